@@ -1,0 +1,39 @@
+#pragma once
+// Starting ranks: `launch` runs the same function on every rank and hands each its World.
+
+#include <functional>
+#include <optional>
+
+#include <ration/process_group.hpp>
+
+namespace ration {
+
+/// The whole process group of a job, with what only the whole has: signals.
+class World : public ProcessGroup {
+ public:
+  using ProcessGroup::ProcessGroup;
+
+  /// True on this rank once SIGINT or SIGTERM arrived or `request_stop` was called here. Ranks may
+  /// see it at different times: `StepReport::stop_requested` is what they agree on.
+  [[nodiscard]] bool stop_requested() const;
+
+  /// Asks all ranks to stop; they learn of it from the next step's report.
+  void request_stop() const;
+};
+
+struct LaunchOptions {
+  /// Ranks to start as threads, unless RATION_RANKS or `--ranks N` (or `--ranks=N`) on the command
+  /// line says otherwise; the command line wins.
+  std::optional<int> ranks;
+  /// Turn SIGINT and SIGTERM into `World::stop_requested`; a second signal ends the process at
+  /// once.
+  bool handle_signals = true;
+};
+
+/// Runs `body` once per rank and returns when all have ended: 0, or 1 when a rank threw. The first
+/// exception's text is printed in one line to stderr, and every other rank's next library call
+/// throws RemoteError with it. Throws nothing. `argv` is only read.
+int launch(int argc, char** argv, const std::function<void(World&)>& body,
+           const LaunchOptions& options = {});
+
+}  // namespace ration

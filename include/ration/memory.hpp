@@ -1,0 +1,48 @@
+#pragma once
+// The memory of a rank, planned before anything is allocated and reported as allocated.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ration {
+
+/// What a buffer is for.
+enum class MemoryKind : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer_state,
+  buffers,
+  snapshot,
+  trainer
+};
+inline constexpr std::size_t kMemoryKinds = 6;
+std::string_view name_of(MemoryKind kind);
+
+/// Where state rests.
+enum class Tier : std::uint8_t { device, host, disk };
+std::string_view name_of(Tier tier);
+
+/// One buffer of a rank.
+struct InventoryEntry {
+  std::string name;  ///< "h.3/f32/exp_avg", "gather slot 0", ...
+  MemoryKind kind = MemoryKind::buffers;
+  Tier tier = Tier::device;
+  std::uint64_t bytes = 0;
+};
+
+/// Every buffer a rank will allocate.
+using Inventory = std::vector<InventoryEntry>;
+
+/// Bytes per kind, planned (the sum of the inventory) and allocated (what was asked of the system).
+struct MemoryReport {
+  std::array<std::uint64_t, kMemoryKinds> planned{};
+  std::array<std::uint64_t, kMemoryKinds> allocated{};
+
+  /// A table of two columns and a total, ready to print.
+  [[nodiscard]] std::string table() const;
+};
+
+}  // namespace ration
