@@ -69,11 +69,11 @@ class Parameter {
 struct ParameterSpec {
   std::string name;  ///< unique in the optimizer; not empty, no NUL, no "..", no leading "/"
   std::vector<std::int64_t> shape;  ///< any sizes, 0 included; empty: a scalar
-  Group group;                      ///< default: the optimizer's first
-  std::optional<DType> dtype;       ///< default: Config::precision.parameter
+  Group group = {};                 ///< default: the optimizer's first
+  std::optional<DType> dtype = {};  ///< default: Config::precision.parameter
   bool trainable = true;            ///< false: no gradient memory, no state
-  std::string tied_to;   ///< a parameter registered earlier whose storage, state and gradient this
-                         ///< name shares
+  std::string tied_to = {};  ///< a parameter registered earlier whose storage, state and gradient
+                             ///< this name shares
   void* data = nullptr;  ///< the trainer's own tensor, kept up to date (stages 0 to 2); outlives
                          ///< the optimizer
   void* gradient = nullptr;  ///< the trainer's own gradient, read when ready (stages 0 and 1)
@@ -85,8 +85,8 @@ struct UnitOptions {
   bool keep_whole = false;
   /// Stage 3 over a trainer's tensors: asked for the unit's whole memory of `bytes` (64-byte
   /// aligned) at gather, told at release. Both or neither.
-  std::function<void*(std::size_t bytes)> acquire;
-  std::function<void(void* memory)> release;
+  std::function<void*(std::size_t bytes)> acquire = {};
+  std::function<void(void* memory)> release = {};
 };
 
 /// Guard of a unit's whole parameters; releases in its destructor. Movable. A guard that an
@@ -222,8 +222,8 @@ class Whole {
 };
 
 struct StepOptions {
-  std::optional<double> clip_norm;  ///< clip by the global norm
-  std::vector<double> metrics;      ///< summed over ranks into the report; as many on every rank
+  std::optional<double> clip_norm = {};  ///< clip by the global norm
+  std::vector<double> metrics = {};  ///< summed over ranks into the report; as many on every rank
 };
 
 struct StepReport {
@@ -275,7 +275,7 @@ class Gradients {
 };
 
 struct ApplyOptions {
-  std::optional<double> clip_norm;
+  std::optional<double> clip_norm = {};
   bool skip = false;  ///< on any rank: all skip
   std::vector<double> metrics;
 };
