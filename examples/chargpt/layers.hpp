@@ -15,8 +15,8 @@ namespace chargpt {
 using Eigen::Index;
 
 template <class T>
-using Matrix = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic,
-                             Eigen::RowMajor>;
+using Matrix =
+    Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 template <class T>
 using MatrixOf = std::conditional_t<std::is_const_v<T>, const Matrix<T>, Matrix<T>>;
 
@@ -48,8 +48,7 @@ void linear(const T* input, const Affine<const T>& p, T* output, Index rows, Ind
       row_view(output + n * out, out) = bias;
     }
   }
-  view(output, rows, out).noalias() +=
-      view(input, rows, in) * view(p.weight, out, in).transpose();
+  view(output, rows, out).noalias() += view(input, rows, in) * view(p.weight, out, in).transpose();
 }
 
 /// Gradients of weight and bias.
@@ -137,8 +136,8 @@ void gelu_backward(const T* input, T* d_output, T* output, Index count) {
     auto y = row_view(output + i, size);
     auto dy = row_view(d_output + i, size);
     y = (x * (T(kGeluScale) + T(kGeluScale * kGeluCubic) * x * x)).tanh();
-    dy *= T(0.5) * (T(1) + y) + T(0.5) * x * (T(1) - y * y) *
-                                    (T(kGeluScale) + T(3 * kGeluScale * kGeluCubic) * x * x);
+    dy *= T(0.5) * (T(1) + y) +
+          T(0.5) * x * (T(1) - y * y) * (T(kGeluScale) + T(3 * kGeluScale * kGeluCubic) * x * x);
     y = T(0.5) * x * (T(1) + y);
   }
 }

@@ -18,6 +18,8 @@ template <class T>
 struct Affine {
   T* weight;
   T* bias;
+  Affine(T* weight, T* bias) : weight(weight), bias(bias) {}
+  explicit Affine(std::span<T* const> p) : Affine(p[0], p[1]) {}
 };
 
 template <class T>

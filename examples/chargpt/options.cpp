@@ -17,7 +17,9 @@ namespace chargpt {
 namespace {
 
 /// A wrong combination of flags that are right one by one.
-[[noreturn]] void refuse(const std::string& why) { throw UsageError(2, why); }
+[[noreturn]] void refuse(const std::string& why) {
+  throw UsageError(2, why);
+}
 
 void require_writable(const char* flag, const std::string& file) {
   if (file.empty()) return;
@@ -161,8 +163,8 @@ ration::Rule rule_of(const Options& options, double weight_decay) {
 double learning_rate_at(const Options& options, int step) {
   if (step < options.warmup) return options.learning_rate * (step + 1) / options.warmup;
   if (!options.cosine) return options.learning_rate;
-  const double progress = static_cast<double>(step - options.warmup) /
-                          std::max(1, options.steps - options.warmup);
+  const double progress =
+      static_cast<double>(step - options.warmup) / std::max(1, options.steps - options.warmup);
   return options.learning_rate * (0.55 + 0.45 * std::cos(std::numbers::pi * progress));
 }
 
