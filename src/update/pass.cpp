@@ -13,7 +13,7 @@ namespace {
 
 // With gradients, weights and four states in fp32: 24 KiB, which leaves room in the L1 cache for
 // what they are read from.
-constexpr std::size_t kBlock = 1024;
+constexpr std::size_t kBlock = 512;
 
 const void* at(const void* array, DType type, std::size_t element) {
   return static_cast<const std::byte*>(array) + element * size_of(type);
