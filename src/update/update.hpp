@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <ration/config.hpp>
+#include <ration/dtype.hpp>
 #include <ration/rules.hpp>
 
 namespace ration::update {
