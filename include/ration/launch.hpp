@@ -2,7 +2,9 @@
 // Starting ranks: `launch` runs the same function on every rank and hands each its World.
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <ration/process_group.hpp>
 
@@ -11,7 +13,11 @@ namespace ration {
 /// The whole process group of a job, with what only the whole has: signals.
 class World : public ProcessGroup {
  public:
-  using ProcessGroup::ProcessGroup;
+  struct StopState;
+
+  World() = default;
+  World(ProcessGroup group, std::shared_ptr<StopState> stop)
+      : ProcessGroup(std::move(group)), stop_(std::move(stop)) {}
 
   /// True on this rank once SIGINT or SIGTERM arrived or `request_stop` was called here. Ranks may
   /// see it at different times: `StepReport::stop_requested` is what they agree on.
@@ -19,6 +25,9 @@ class World : public ProcessGroup {
 
   /// Asks all ranks to stop; they learn of it from the next step's report.
   void request_stop() const;
+
+ private:
+  std::shared_ptr<StopState> stop_;
 };
 
 struct LaunchOptions {

@@ -1,19 +1,18 @@
 #pragma once
 // The inside of a process group: collective operations, asynchronous on a stream.
 
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <string>
 
 #include "comm/operation.hpp"
 #include "control/control.hpp"
+#include "core/timeout.hpp"
 #include "device/memory.hpp"
 #include "device/stream.hpp"
 
 namespace ration {
 
-/// Number of an operation in its communicator, from 0.
+/// Names an operation of its communicator to `release`. Later ones are not always greater.
 using Sequence = std::uint64_t;
 
 /// Shards, one per rank, written by their owners once a step and gathered by everyone. Where peers
@@ -83,10 +82,6 @@ class Communicator {
   /// of theirs).
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
 };
-
-/// The deadline of every wait: RATION_TIMEOUT in seconds, 600 without it. Tests set it.
-std::chrono::milliseconds operation_timeout();
-void set_operation_timeout(std::chrono::milliseconds timeout);
 
 /// Bytes an operation makes this rank send, in a group of `size`.
 std::uint64_t sent_by(const Operation& operation, int size);

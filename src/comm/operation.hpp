@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include <ration/dtype.hpp>
@@ -37,9 +38,16 @@ struct Operation {
   int peer = -1;                   ///< broadcast: the root; send, recv: the other rank
   SharedShards* shards = nullptr;  ///< all_gather: of published shards; `send` is then unused
   const char* tag = "";            ///< in messages and traces: the unit's name
+  std::uint64_t history = 0;       ///< of all operations so far, to be compared too; 0: not kept
 };
 
 /// What all ranks must agree on, to compare and to print. Send and recv match each other.
 std::uint64_t fingerprint(const Operation& operation);
+std::uint64_t combine_fingerprints(std::uint64_t history, std::uint64_t next);
+
+/// For messages: `reduce_scatter #17 "h.3" (f32 x 4096)`. With a tag of one's own where
+/// `operation.tag` may be gone.
+std::string describe(const Operation& operation, std::uint64_t number);
+std::string describe(const Operation& operation, std::uint64_t number, std::string_view tag);
 
 }  // namespace ration

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <ration/config.hpp>
+#include <ration/dtype.hpp>
 #include <ration/rules.hpp>
 
 namespace ration::update {
@@ -59,6 +59,9 @@ struct Run {
   std::uint64_t first_element = 0;  ///< index in the parameter of the first element
   std::int64_t step = 1;            ///< the parameter's own count of updates, this one included
 };
+
+/// The run over elements [first, first + count) of `run`.
+Run part(const Run& run, std::size_t first, std::size_t count);
 
 /// Applies the rule. The same bits for every cut of a parameter into runs, on every CPU; the
 /// floating-point control register is set to round to nearest without flushing denormals, and

@@ -1,0 +1,55 @@
+#pragma once
+// The end of a job whose ranks are threads: raised once, seen by every wait of every group that
+// shares it.
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/failure.hpp"
+#include "core/signal.hpp"
+
+namespace ration {
+
+class Alarm {
+ public:
+  /// The first failure stays. This, and all that throws here, comes back only when no rank reads
+  /// another's memory any more, and from then on none will: so a rank that fails may unwind and
+  /// free what its peers could have read.
+  void raise(Failure failure);
+
+  [[nodiscard]] bool raised() const { return raised_.load(std::memory_order_seq_cst); }
+  [[nodiscard]] std::optional<std::string> reason() const;
+
+  /// Throws the failure, when raised: as it is, for whoever was waiting when it came.
+  void check_waiting() const;
+  /// Throws it as RemoteError, when raised: for whoever arrives afterwards.
+  void check_arriving() const;
+
+  /// Around every read of another rank's memory. Throws when raised. Must not be held while
+  /// waiting.
+  class Reading {
+   public:
+    explicit Reading(Alarm& alarm);
+    ~Reading();
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+   private:
+    Alarm& alarm_;
+  };
+
+ private:
+  void leave();
+  void await_readers() const;
+
+  alignas(64) std::atomic<bool> raised_{false};
+  alignas(64) std::atomic<int> readers_{0};
+  mutable Signal readers_left_;
+  mutable std::mutex mutex_;
+  Failure failure_;  // written once, under the mutex, before raised_
+};
+
+}  // namespace ration

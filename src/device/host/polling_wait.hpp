@@ -1,0 +1,26 @@
+#pragma once
+// How a rank waits for others: asleep, but for a look at its own deferred streams now and then.
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/signal.hpp"
+#include "device/host/host_stream.hpp"
+
+namespace ration {
+
+/// As Signal::wait, and meanwhile polls the deferred streams of this thread: two ranks may each
+/// wait for what the other has put into a stream but not yet done.
+template <class Condition>
+bool wait_polling(Signal& signal, const Condition& condition, Deadline deadline) {
+  constexpr std::chrono::milliseconds kSlice{2};
+  if (condition()) return true;
+  for (;;) {
+    HostStream::poll_thread();
+    const Deadline slice = std::min(deadline, Clock::now() + kSlice);
+    if (signal.wait(condition, slice)) return true;
+    if (slice == deadline) return false;
+  }
+}
+
+}  // namespace ration

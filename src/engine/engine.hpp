@@ -1,0 +1,152 @@
+#pragma once
+// The inside of ShardedOptimizer: registration, the calls' order and checks, and the step. What moves parameters is the
+// Gatherer, what moves gradients the Reducer; docs/step.md walks through a step.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ration/optimizer.hpp>
+
+#include "engine/context.hpp"
+#include "engine/gatherer.hpp"
+#include "engine/header.hpp"
+#include "engine/reducer.hpp"
+
+namespace ration::detail {
+
+class Engine {
+ public:
+  Engine(const ProcessGroup& group, const Config& config, std::function<bool()> stop_requested);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // registration.cpp
+  Group add_group(Rule rule);
+  Unit add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options);
+  std::vector<Unit> add_units(std::vector<ParameterSpec> parameters, std::int64_t elements_per_unit);
+  [[nodiscard]] Parameter find(std::string_view name) const;
+  [[nodiscard]] Parameter find_in_unit(int unit, std::string_view name) const;
+  [[nodiscard]] std::vector<Parameter> parameters() const;
+  [[nodiscard]] std::vector<Unit> units() const;
+  [[nodiscard]] const ParameterInfo& info(int parameter) const { return registered_.parameters[parameter]; }
+  [[nodiscard]] const UnitInfo& unit_info(int unit) const { return registered_.units[unit]; }
+  [[nodiscard]] const Rule& rule(int group) const { return c_.groups[group]; }
+  void set_rule(int group, Rule rule);
+  void set_learning_rate(int group, double value);
+  void set_trainable(const Parameter& parameter, bool trainable);
+  [[nodiscard]] Inventory inventory() const;
+
+  // setup.cpp
+  void initialize(const Initializer& initializer);
+  void initialize_from_data();
+  void relayout(const Initializer& initializer);
+
+  // passes.cpp
+  MicroStep micro_step(int index, int count, const MicroStepOptions& options);
+  void begin_backward();
+  Evaluation evaluation();
+  void end_evaluation();
+  Gathered gather(int unit);
+  void release(int unit, bool by_exception) noexcept(false);
+  [[nodiscard]] const void* address(int unit, const Parameter& parameter, DType type) const;
+  void* gradient(int unit, const Parameter& parameter, DType type, bool overwrite);
+  void gradients_ready(int unit);
+  void gradient_ready(int unit, const Parameter& parameter);
+
+  // step.cpp
+  StepReport step(const StepOptions& options);
+  Gradients reduce_gradients();
+  StepReport apply(Gradients& gradients, const ApplyOptions& options);
+  [[nodiscard]] std::vector<GradientSpan> gradient_spans(bool change);
+  static StepReport joint_step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers,
+                               const StepOptions& options);
+
+  // export.cpp
+  Whole gather_all();
+  [[nodiscard]] static const void* whole_address(const Whole& whole, int parameter);
+  std::vector<float> read(const Parameter& parameter, std::string_view kind);
+  std::uint64_t digest();
+
+  [[nodiscard]] std::int64_t step_count(const Parameter& parameter) const;
+  [[nodiscard]] double loss_scale() const { return loss_scale_; }
+  [[nodiscard]] MemoryReport memory() const;
+  [[nodiscard]] TrafficReport traffic() const;
+  [[nodiscard]] const Config& config() const { return c_.config; }
+  [[nodiscard]] Context& context() { return c_; }
+  /// Every later call throws with this reason.
+  void mark_broken(std::string reason);
+
+ private:
+  /// A piece of a parameter that this rank updates; pointers do not change until relayout.
+  struct Visit {
+    int parameter = 0;
+    update::Run run;
+  };
+  struct Decision {
+    bool finite = true;
+    bool skipped = false;
+    double norm = 0;
+    double mean = 0;     ///< 1 / (loss scale x total weight)
+    float factor = 0;    ///< mean and clip, rounded once
+  };
+
+  void require_usable() const;   // neither broken nor before initialize
+  void require_between_steps(std::string_view call) const;
+  int own(const Parameter& parameter) const;  // index, checked to be this optimizer's
+
+  void agree();
+  void set_up();
+  void fill(const Initializer& initializer, const std::function<bool(int parameter)>& which);
+  void publish_all();
+  void carry_over(const Layout& layout, State& state, const std::vector<std::vector<Visit>>& visits);
+  [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout, const State& state) const;
+
+  void close_micro_step();
+  [[nodiscard]] HeaderRecord record(Call call, const std::optional<double>& clip_norm) const;
+  [[nodiscard]] std::uint64_t options_hash() const;
+  [[nodiscard]] Decision decide(const HeaderResult& agreed, const std::optional<double>& clip_norm) const;
+  StepReport finish(const HeaderResult& agreed, const Decision& decision);
+  void update(const HeaderResult& agreed, float factor);
+  void adopt_orders(const HeaderResult& agreed);
+  void back_off_or_grow(const HeaderResult& agreed, const Decision& decision);
+  void end_step();
+
+  [[nodiscard]] std::vector<float> whole_values(const Layout& layout, const State& state,
+                                                const std::vector<std::vector<Visit>>& visits, int flat,
+                                                std::string_view kind);
+
+  Context c_;
+  Layout registered_;  ///< everything added so far; Context::layout is what is laid out
+  std::map<std::string, int, std::less<>> names_;  ///< tied ones included
+  std::vector<char> wanted_trainable_;
+  std::function<bool()> stop_requested_;
+  Gatherer gatherer_{c_};
+  Reducer reducer_{c_};
+  std::vector<std::vector<Visit>> visits_;  ///< per flat
+  std::vector<std::int64_t> step_counts_;   ///< per parameter
+  HeaderBuffers buffers_;
+  std::uint64_t control_bytes_ = 0;
+  std::uint64_t former_bytes_ = 0;  ///< sent by communicators given up at relayout
+
+  bool ready_ = false;
+  std::string broken_;
+  bool micro_open_ = false;
+  bool backward_ = false;
+  bool evaluating_ = false;
+  int micro_index_ = -1;
+  int micro_count_ = 1;
+  double weight_ = 0;
+  std::int64_t batches_ = 0;
+  std::int64_t steps_ = 0;
+  double loss_scale_ = 1;
+  std::int64_t good_steps_ = 0;
+  bool reduced_ = false;  ///< between reduce_gradients and apply
+  bool changed_ = false;
+  HeaderResult agreed_;   ///< of reduce_gradients
+};
+
+}  // namespace ration::detail

@@ -1,0 +1,70 @@
+#pragma once
+// What the suite runs over: every backend, bare and decorated, and several numbers of ranks.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "comm/decorators/decorators.hpp"
+#include "comm/threads/threads.hpp"
+
+namespace ration {
+
+using Ranks = std::vector<std::shared_ptr<Communicator>>;
+
+struct Backend {
+  std::string name;
+  std::function<Ranks(int ranks)> make;
+};
+
+inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool checked) {
+  Ranks result = make_threads(ranks, {.mode = mode});
+  if (checked) {
+    for (auto& communicator : result) communicator = make_checked(communicator);
+  }
+  return result;
+}
+
+inline std::vector<Backend> backends() {
+  using Mode = ThreadsOptions::Mode;
+  return {
+      {"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
+      {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }},
+      {"checked", [](int ranks) { return make_backend_threads(ranks, Mode::direct, true); }},
+      {"checked_streams",
+       [](int ranks) { return make_backend_threads(ranks, Mode::streams, true); }},
+  };
+}
+
+struct Case {
+  Backend backend;
+  int ranks = 1;
+};
+
+inline void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.backend.name << " x " << c.ranks;
+}
+
+/// A test over every backend and number of ranks.
+class OnEveryBackend : public testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] int ranks() const { return GetParam().ranks; }
+  [[nodiscard]] Ranks make() const { return GetParam().backend.make(ranks()); }
+};
+
+inline std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Backend& backend : backends()) {
+    for (const int ranks : {1, 2, 3, 5, 8}) cases.push_back({backend, ranks});
+  }
+  return cases;
+}
+
+inline std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return info.param.backend.name + "_" + std::to_string(info.param.ranks);
+}
+
+}  // namespace ration

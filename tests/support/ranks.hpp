@@ -1,0 +1,33 @@
+#pragma once
+// Runs a function once per rank, each in a thread of its own.
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "core/log.hpp"
+
+namespace ration {
+
+/// Returns when all have returned; then throws the first rank's exception, if any threw.
+template <class Function>
+void run_ranks(int ranks, const Function& function) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      log::set_thread_rank(rank);
+      try {
+        function(rank);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace ration
