@@ -16,9 +16,10 @@ enum class Master : std::uint8_t { fp32, split };
 /// Element types of the parts of the model state.
 struct Precision {
   DType parameter = DType::f32;  ///< the model's weights, unless a parameter names its own type
-  std::optional<DType> gradient = {};  ///< what the trainer writes; default: the parameter's type
+  std::optional<DType> gradient =
+      std::nullopt;  ///< what the trainer writes; default: the parameter's type
   std::optional<DType> reduce =
-      {};  ///< what travels and is rounded to; default: bf16 for bf16, otherwise f32
+      std::nullopt;  ///< what travels and is rounded to; default: bf16 for bf16, otherwise f32
   Master master = Master::fp32;
   DType moments = DType::f32;  ///< f32, or bf16 with stochastic rounding
 
@@ -55,7 +56,7 @@ struct Config {
   Precision precision = {};
   /// The most micro-steps of one step; more than 1 plans the accumulators.
   int micro_steps = 1;
-  std::optional<Accumulation> accumulation = {};
+  std::optional<Accumulation> accumulation = std::nullopt;
   LossScale loss_scale = {};
   /// Stage 3: units gathered ahead of the one asked for. `prefetch + 1` gather slots are planned.
   int prefetch = 1;

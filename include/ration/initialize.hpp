@@ -11,10 +11,10 @@ namespace ration {
 
 /// What an initializer is told of the parameter it fills.
 struct InitializeRun {
-  std::string_view name;
-  std::span<const std::int64_t> shape;
+  std::string_view name = {};
+  std::span<const std::int64_t> shape = {};
   std::uint64_t first_element = 0;  ///< index in the parameter of `values[0]`
-  std::span<float> values;          ///< to be written, all of them
+  std::span<float> values = {};     ///< to be written, all of them
 };
 
 /// Called for pieces of parameters, on the rank that owns them; must be a pure function of name,

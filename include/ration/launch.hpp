@@ -33,7 +33,7 @@ class World : public ProcessGroup {
 struct LaunchOptions {
   /// Ranks to start as threads, unless RATION_RANKS or `--ranks N` (or `--ranks=N`) on the command
   /// line says otherwise; the command line wins.
-  std::optional<int> ranks = {};
+  std::optional<int> ranks = std::nullopt;
   /// Turn SIGINT and SIGTERM into `World::stop_requested`; a second signal ends the process at
   /// once.
   bool handle_signals = true;

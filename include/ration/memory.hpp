@@ -27,7 +27,7 @@ std::string_view name_of(Tier tier);
 
 /// One buffer of a rank.
 struct InventoryEntry {
-  std::string name;  ///< "h.3/f32/exp_avg", "gather slot 0", ...
+  std::string name = {};  ///< "h.3/f32/exp_avg", "gather slot 0", ...
   MemoryKind kind = MemoryKind::buffers;
   Tier tier = Tier::device;
   std::uint64_t bytes = 0;

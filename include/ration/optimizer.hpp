@@ -67,11 +67,11 @@ class Parameter {
 
 /// How a parameter is registered.
 struct ParameterSpec {
-  std::string name;  ///< unique in the optimizer; not empty, no NUL, no "..", no leading "/"
-  std::vector<std::int64_t> shape;  ///< any sizes, 0 included; empty: a scalar
-  Group group = {};                 ///< default: the optimizer's first
-  std::optional<DType> dtype = {};  ///< default: Config::precision.parameter
-  bool trainable = true;            ///< false: no gradient memory, no state
+  std::string name = {};  ///< unique in the optimizer; not empty, no NUL, no "..", no leading "/"
+  std::vector<std::int64_t> shape = {};       ///< any sizes, 0 included; empty: a scalar
+  Group group = {};                           ///< default: the optimizer's first
+  std::optional<DType> dtype = std::nullopt;  ///< default: Config::precision.parameter
+  bool trainable = true;                      ///< false: no gradient memory, no state
   std::string tied_to = {};  ///< a parameter registered earlier whose storage, state and gradient
                              ///< this name shares
   void* data = nullptr;  ///< the trainer's own tensor, kept up to date (stages 0 to 2); outlives
@@ -222,7 +222,7 @@ class Whole {
 };
 
 struct StepOptions {
-  std::optional<double> clip_norm = {};  ///< clip by the global norm
+  std::optional<double> clip_norm = std::nullopt;  ///< clip by the global norm
   std::vector<double> metrics = {};  ///< summed over ranks into the report; as many on every rank
 };
 
@@ -236,7 +236,7 @@ struct StepReport {
   double total_weight = 0;      ///< their weights
   double loss_scale = 1;        ///< for the next step
   bool stop_requested = false;  ///< some rank was asked to stop
-  std::vector<double> metrics;  ///< summed over ranks
+  std::vector<double> metrics = {};  ///< summed over ranks
 };
 
 /// A piece of the reduced gradients on this rank: sums over ranks and micro-steps, neither divided
@@ -275,9 +275,9 @@ class Gradients {
 };
 
 struct ApplyOptions {
-  std::optional<double> clip_norm = {};
+  std::optional<double> clip_norm = std::nullopt;
   bool skip = false;  ///< on any rank: all skip
-  std::vector<double> metrics;
+  std::vector<double> metrics = {};
 };
 
 /// Bytes this rank has sent since construction (or, for shards that peers read directly, had read).

@@ -61,10 +61,10 @@ struct Lion {
 /// divided, clipped and unscaled. Pieces have any length; a rule must not depend on where a piece
 /// begins.
 struct RuleRun {
-  std::span<float> weights;          ///< read and written
-  std::span<const float> gradients;  ///< as many
-  std::span<const std::span<float>>
-      state;                 ///< one span of as many elements for each name in CustomRule::state
+  std::span<float> weights = {};          ///< read and written
+  std::span<const float> gradients = {};  ///< as many
+  std::span<const std::span<float>> state =
+      {};                    ///< one span of as many elements for each name in CustomRule::state
   double learning_rate = 0;  ///< the group's, now
   std::int64_t step = 0;     ///< the parameter's own count of updates, this one included: 1, 2, ...
   std::uint64_t first_element =
@@ -75,10 +75,11 @@ struct RuleRun {
 /// own thread, over disjoint pieces; it must not throw and must be the same on every rank (`name`
 /// is what ranks compare).
 struct CustomRule {
-  std::string name;
-  std::vector<std::string> state;  ///< names of its state arrays, each starting at 0; at most 4
+  std::string name = {};
+  std::vector<std::string> state =
+      {};  ///< names of its state arrays, each starting at 0; at most 4
   double learning_rate = 1e-3;
-  std::function<void(const RuleRun&)> update;
+  std::function<void(const RuleRun&)> update = {};
 };
 
 using Rule = std::variant<AdamW, Adam, SGD, Adagrad, Lion, CustomRule>;

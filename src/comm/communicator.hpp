@@ -68,7 +68,8 @@ class Communicator {
   /// A stream for this communicator's operations; `name` is a literal.
   virtual std::unique_ptr<Stream> make_stream(const char* name) = 0;
 
-  /// Memory that this communicator moves best.
+  /// Memory that this communicator moves best. Where peers read it directly it stays until every
+  /// rank has left the communicator, whoever frees it before.
   virtual std::unique_ptr<Memory> allocate(std::size_t bytes) = 0;
 
   /// Collective: ranks of equal colour form a group, ordered by key, then by rank.

@@ -35,8 +35,9 @@ class RecordWriter {
 
  private:
   void append(const void* data, std::size_t size) {
-    const auto* from = static_cast<const std::byte*>(data);
-    bytes_->insert(bytes_->end(), from, from + size);
+    const std::size_t before = bytes_->size();
+    bytes_->resize(before + size);
+    if (size) std::memcpy(bytes_->data() + before, data, size);
   }
   std::vector<std::byte>* bytes_;
 };
@@ -66,11 +67,13 @@ class RecordReader {
  private:
   std::size_t length(std::size_t element) {
     const auto count = get<std::uint64_t>();
-    if (count > (bytes_.size() - position_) / element) throw CommunicationError("a record of another rank is cut short");
+    if (count > (bytes_.size() - position_) / element)
+      throw CommunicationError("a record of another rank is cut short");
     return static_cast<std::size_t>(count);
   }
   void take(void* data, std::size_t size) {
-    if (size > bytes_.size() - position_) throw CommunicationError("a record of another rank is cut short");
+    if (size > bytes_.size() - position_)
+      throw CommunicationError("a record of another rank is cut short");
     if (size) std::memcpy(data, bytes_.data() + position_, size);
     position_ += size;
   }

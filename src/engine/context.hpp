@@ -27,10 +27,10 @@ struct Context {
   Layout layout;
   std::vector<Rule> groups;
   std::vector<UnitOptions> unit_options;
-  std::vector<void*> trainer_data;      ///< per parameter; null: the library's
+  std::vector<void*> trainer_data;  ///< per parameter; null: the library's
   std::vector<void*> trainer_gradient;
   std::vector<UnitMemory> unit_memory;
-  std::vector<char> masked;             ///< per parameter: set_trainable(false)
+  std::vector<char> masked;  ///< per parameter: set_trainable(false)
   std::unique_ptr<State> state;
 
   [[nodiscard]] int rank() const { return parent->rank(); }
@@ -38,9 +38,7 @@ struct Context {
   [[nodiscard]] const ParameterInfo& parameter(int index) const { return layout.parameters[index]; }
   [[nodiscard]] const UnitInfo& unit(int index) const { return layout.units[index]; }
   /// Does what can be done without blocking: called at the beginning of every public call.
-  void progress() const {
-    reduce_stream->poll();
-  }
+  void progress() const { reduce_stream->poll(); }
 };
 
 }  // namespace ration

@@ -1,6 +1,7 @@
 #pragma once
-// The inside of ShardedOptimizer: registration, the calls' order and checks, and the step. What moves parameters is the
-// Gatherer, what moves gradients the Reducer; docs/step.md walks through a step.
+// The inside of ShardedOptimizer: registration, the calls' order and checks, and the step. What
+// moves parameters is the Gatherer, what moves gradients the Reducer; docs/step.md walks through a
+// step.
 
 #include <functional>
 #include <map>
@@ -27,12 +28,15 @@ class Engine {
   // registration.cpp
   Group add_group(Rule rule);
   Unit add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options);
-  std::vector<Unit> add_units(std::vector<ParameterSpec> parameters, std::int64_t elements_per_unit);
+  std::vector<Unit> add_units(std::vector<ParameterSpec> parameters,
+                              std::int64_t elements_per_unit);
   [[nodiscard]] Parameter find(std::string_view name) const;
   [[nodiscard]] Parameter find_in_unit(int unit, std::string_view name) const;
   [[nodiscard]] std::vector<Parameter> parameters() const;
   [[nodiscard]] std::vector<Unit> units() const;
-  [[nodiscard]] const ParameterInfo& info(int parameter) const { return registered_.parameters[parameter]; }
+  [[nodiscard]] const ParameterInfo& info(int parameter) const {
+    return registered_.parameters[parameter];
+  }
   [[nodiscard]] const UnitInfo& unit_info(int unit) const { return registered_.units[unit]; }
   [[nodiscard]] const Rule& rule(int group) const { return c_.groups[group]; }
   void set_rule(int group, Rule rule);
@@ -62,12 +66,13 @@ class Engine {
   Gradients reduce_gradients();
   StepReport apply(Gradients& gradients, const ApplyOptions& options);
   [[nodiscard]] std::vector<GradientSpan> gradient_spans(bool change);
-  static StepReport joint_step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers,
+  static StepReport joint_step(const ProcessGroup& parent,
+                               std::span<ShardedOptimizer* const> optimizers,
                                const StepOptions& options);
 
   // export.cpp
   Whole gather_all();
-  [[nodiscard]] static const void* whole_address(const Whole& whole, int parameter);
+  [[nodiscard]] static const void* whole_address(const Whole& whole, const Parameter& parameter);
   std::vector<float> read(const Parameter& parameter, std::string_view kind);
   std::uint64_t digest();
 
@@ -90,11 +95,11 @@ class Engine {
     bool finite = true;
     bool skipped = false;
     double norm = 0;
-    double mean = 0;     ///< 1 / (loss scale x total weight)
-    float factor = 0;    ///< mean and clip, rounded once
+    double mean = 0;   ///< 1 / (loss scale x total weight)
+    float factor = 0;  ///< mean and clip, rounded once
   };
 
-  void require_usable() const;   // neither broken nor before initialize
+  void require_usable() const;  // neither broken nor before initialize
   void require_between_steps(std::string_view call) const;
   int own(const Parameter& parameter) const;  // index, checked to be this optimizer's
 
@@ -102,13 +107,16 @@ class Engine {
   void set_up();
   void fill(const Initializer& initializer, const std::function<bool(int parameter)>& which);
   void publish_all();
-  void carry_over(const Layout& layout, State& state, const std::vector<std::vector<Visit>>& visits);
-  [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout, const State& state) const;
+  void carry_over(const Layout& layout, State& state,
+                  const std::vector<std::vector<Visit>>& visits);
+  [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
+                                                       const State& state) const;
 
   void close_micro_step();
   [[nodiscard]] HeaderRecord record(Call call, const std::optional<double>& clip_norm) const;
   [[nodiscard]] std::uint64_t options_hash() const;
-  [[nodiscard]] Decision decide(const HeaderResult& agreed, const std::optional<double>& clip_norm) const;
+  [[nodiscard]] Decision decide(const HeaderResult& agreed,
+                                const std::optional<double>& clip_norm) const;
   StepReport finish(const HeaderResult& agreed, const Decision& decision);
   void update(const HeaderResult& agreed, float factor);
   void adopt_orders(const HeaderResult& agreed);
@@ -116,8 +124,8 @@ class Engine {
   void end_step();
 
   [[nodiscard]] std::vector<float> whole_values(const Layout& layout, const State& state,
-                                                const std::vector<std::vector<Visit>>& visits, int flat,
-                                                std::string_view kind);
+                                                const std::vector<std::vector<Visit>>& visits,
+                                                int flat, std::string_view kind);
 
   Context c_;
   Layout registered_;  ///< everything added so far; Context::layout is what is laid out
@@ -146,7 +154,7 @@ class Engine {
   std::int64_t good_steps_ = 0;
   bool reduced_ = false;  ///< between reduce_gradients and apply
   bool changed_ = false;
-  HeaderResult agreed_;   ///< of reduce_gradients
+  HeaderResult agreed_;  ///< of reduce_gradients
 };
 
 }  // namespace ration::detail

@@ -42,14 +42,18 @@ Whole Engine::gather_all() {
     }
     for (const int p : flat.parameters) {
       whole.memory_->parameters[static_cast<std::size_t>(p)] =
-          gathered ? memory + c_.parameter(p).offset * static_cast<std::int64_t>(size_of(flat.dtype)) : gatherer_.address(p);
+          gathered
+              ? memory + c_.parameter(p).offset * static_cast<std::int64_t>(size_of(flat.dtype))
+              : gatherer_.address(p);
     }
   }
   return whole;
 }
 
-const void* Engine::whole_address(const Whole& whole, int parameter) {
-  return whole.memory_->parameters.at(static_cast<std::size_t>(parameter));
+const void* Engine::whole_address(const Whole& whole, const Parameter& parameter) {
+  if (parameter.engine_ != whole.engine_)
+    throw InvalidArgument("the parameter belongs to another optimizer");
+  return whole.memory_->parameters.at(static_cast<std::size_t>(parameter.index_));
 }
 
 std::uint64_t Engine::digest() {
@@ -58,14 +62,16 @@ std::uint64_t Engine::digest() {
   XXH3_64bits_reset(state);
   for (int p = 0; p < static_cast<int>(c_.layout.parameters.size()); ++p) {
     const ParameterInfo& parameter = c_.parameter(p);
-    XXH3_64bits_update(state, whole_address(whole, p), static_cast<std::size_t>(parameter.count) * size_of(parameter.dtype));
+    XXH3_64bits_update(state, whole_address(whole, Parameter(this, p)),
+                       static_cast<std::size_t>(parameter.count) * size_of(parameter.dtype));
   }
   const std::uint64_t digest = XXH3_64bits_digest(state);
   XXH3_freeState(state);
   return digest;
 }
 
-std::vector<float> Engine::whole_values(const Layout& layout, const State& state, const std::vector<std::vector<Visit>>& visits,
+std::vector<float> Engine::whole_values(const Layout& layout, const State& state,
+                                        const std::vector<std::vector<Visit>>& visits,
                                         int flat_index, std::string_view kind) {
   const FlatInfo& flat = layout.flats[flat_index];
   const FlatArrays& arrays = state.arrays(flat_index);
@@ -73,7 +79,8 @@ std::vector<float> Engine::whole_values(const Layout& layout, const State& state
   // The own part first, at its place in the whole.
   for (const Visit& visit : visits[static_cast<std::size_t>(flat_index)]) {
     const ParameterInfo& parameter = layout.parameters[visit.parameter];
-    float* to = values.data() + parameter.offset + static_cast<std::int64_t>(visit.run.first_element);
+    float* to =
+        values.data() + parameter.offset + static_cast<std::int64_t>(visit.run.first_element);
     if (kind == "parameter" || !flat.trainable) {
       arithmetic().cast(visit.run.weight, visit.run.weight_type, to, DType::f32, visit.run.count);
     } else if (kind == "master") {
@@ -83,16 +90,18 @@ std::vector<float> Engine::whole_values(const Layout& layout, const State& state
       const auto name = std::find(names.begin(), names.end(), kind);
       if (name == names.end()) continue;
       const auto index = static_cast<std::size_t>(name - names.begin());
-      arithmetic().cast(visit.run.state[index], visit.run.state_type, to, DType::f32, visit.run.count);
+      arithmetic().cast(visit.run.state[index], visit.run.state_type, to, DType::f32,
+                        visit.run.count);
     }
   }
   if (arrays.owned_count == layout.padded(flat)) return values;
-  const Sequence sequence = c_.gather->submit(*c_.gather_stream, {.kind = OperationKind::all_gather,
-                                                                  .count = static_cast<std::size_t>(flat.shard),
-                                                                  .type = DType::f32,
-                                                                  .send = values.data() + arrays.owned_first,
-                                                                  .recv = values.data(),
-                                                                  .tag = "read"});
+  const Sequence sequence =
+      c_.gather->submit(*c_.gather_stream, {.kind = OperationKind::all_gather,
+                                            .count = static_cast<std::size_t>(flat.shard),
+                                            .type = DType::f32,
+                                            .send = values.data() + arrays.owned_first,
+                                            .recv = values.data(),
+                                            .tag = "read"});
   c_.gather->release(*c_.gather_stream, sequence);
   c_.gather_stream->synchronize();
   return values;
@@ -105,20 +114,26 @@ std::vector<float> Engine::read(const Parameter& parameter, std::string_view kin
   const ParameterInfo& info = c_.parameter(p);
   if (kind != "parameter" && kind != "master") {
     const auto names = update::state_names(c_.groups[info.group]);
-    if (!c_.layout.flats[info.flat].trainable || std::find(names.begin(), names.end(), kind) == names.end()) return {};
+    if (!c_.layout.flats[info.flat].trainable ||
+        std::find(names.begin(), names.end(), kind) == names.end())
+      return {};
   }
   gatherer_.settle();
   const std::vector<float> values = whole_values(c_.layout, *c_.state, visits_, info.flat, kind);
   return {values.begin() + info.offset, values.begin() + info.offset + info.count};
 }
 
-std::int64_t Engine::step_count(const Parameter& parameter) const { return step_counts_[own(parameter)]; }
+std::int64_t Engine::step_count(const Parameter& parameter) const {
+  return step_counts_[own(parameter)];
+}
 
 MemoryReport Engine::memory() const {
   MemoryReport report;
-  for (const InventoryEntry& entry : inventory()) report.planned[static_cast<std::size_t>(entry.kind)] += entry.bytes;
+  for (const InventoryEntry& entry : inventory())
+    report.planned[static_cast<std::size_t>(entry.kind)] += entry.bytes;
   if (c_.state) {
-    for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) report.allocated[kind] = c_.state->allocated(static_cast<MemoryKind>(kind));
+    for (std::size_t kind = 0; kind < kMemoryKinds; ++kind)
+      report.allocated[kind] = c_.state->allocated(static_cast<MemoryKind>(kind));
   }
   return report;
 }

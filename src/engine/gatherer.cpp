@@ -24,7 +24,8 @@ void Gatherer::prepare() {
     const FlatArrays& arrays = c_.state->arrays(f);
     auto& share = shares_.emplace_back();
     if (c_.config.stage == 0) continue;  // every rank updates the whole
-    share = c_.gather->share(arrays.shard, static_cast<std::size_t>(flat.shard) * size_of(flat.dtype));
+    share =
+        c_.gather->share(arrays.shard, static_cast<std::size_t>(flat.shard) * size_of(flat.dtype));
     one_sided_ = one_sided_ && share->one_sided();
   }
   units_.clear();
@@ -56,10 +57,14 @@ bool Gatherer::in_slot(int unit) const {
 
 CanonicalOrder* Gatherer::order() {
   switch (pass_) {
-    case Pass::forward: return &forward_;
-    case Pass::backward: return &backward_;
-    case Pass::evaluation: return &evaluation_;
-    case Pass::none: break;
+    case Pass::forward:
+      return &forward_;
+    case Pass::backward:
+      return &backward_;
+    case Pass::evaluation:
+      return &evaluation_;
+    case Pass::none:
+      break;
   }
   return nullptr;
 }
@@ -75,18 +80,21 @@ void Gatherer::begin_pass(Pass pass) {
 void Gatherer::gather(int u) {
   const std::string& name = c_.unit(u).name;
   if (!open_) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gathered outside a micro-step; call micro_step or evaluation first",
-                                      c_.rank(), name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: unit \"{}\": gathered outside a micro-step; call micro_step or evaluation first",
+        c_.rank(), name));
   }
   UnitState& unit = units_[u];
   if (!c_.unit(u).keep_whole) {
     if (unit.held > 0) {
-      throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gathered while a guard of it is alive; use that guard",
-                                        c_.rank(), name));
+      throw InvalidArgument(
+          fmt::format("rank {}: unit \"{}\": gathered while a guard of it is alive; use that guard",
+                      c_.rank(), name));
     }
     if (unit.asked_in == pass_number_) {
-      throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gathered twice in one pass; register it with keep_whole",
-                                        c_.rank(), name));
+      throw InvalidArgument(fmt::format(
+          "rank {}: unit \"{}\": gathered twice in one pass; register it with keep_whole",
+          c_.rank(), name));
     }
   }
   unit.asked_in = pass_number_;
@@ -101,11 +109,13 @@ void Gatherer::gather(int u) {
     if (unit.slot >= 0) slots_[unit.slot].held = true;
     c_.compute->wait(*unit.ready);
     unit.held = 1;
-    // Ahead of time only where a stream of its own does it: a copy on this thread is best done when it is needed.
+    // Ahead of time only where a stream of its own does it: a copy on this thread is best done when
+    // it is needed.
     if (!one_sided_ && c_.config.overlap) {
       for (int i = 0; i < c_.config.prefetch; ++i) {
         const auto next = order()->next();
-        const bool room = std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.held && s.unit < 0; });
+        const bool room = std::any_of(slots_.begin(), slots_.end(),
+                                      [](const Slot& s) { return !s.held && s.unit < 0; });
         if (!next || !room || c_.unit_memory[*next].hooks) break;
         fetch(*next);
         order()->advance();
@@ -119,11 +129,13 @@ void Gatherer::gather(int u) {
 
 void Gatherer::join_until(int u) {
   CanonicalOrder& o = *order();
-  if (u >= 0 && units_[u].fetched_in == pass_number_ && units_[u].memory) return;  // prefetched or joined, and still here
+  if (u >= 0 && units_[u].fetched_in == pass_number_ && units_[u].memory)
+    return;  // prefetched or joined, and still here
   if (u >= 0 && o.passed(u)) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": asked for after its turn, and no slot was left to keep it; raise "
-                                      "Config::prefetch (now {})",
-                                      c_.rank(), c_.unit(u).name, c_.config.prefetch));
+    throw InvalidArgument(fmt::format(
+        "rank {}: unit \"{}\": asked for after its turn, and no slot was left to keep it; raise "
+        "Config::prefetch (now {})",
+        c_.rank(), c_.unit(u).name, c_.config.prefetch));
   }
   while (const auto next = o.next()) {
     o.advance();
@@ -137,11 +149,13 @@ void Gatherer::fetch(int u) {
   unit.fetched_in = pass_number_;
   if (c_.unit_memory[u].hooks) {
     if (!unit.memory) {
-      unit.memory = static_cast<std::byte*>(c_.unit_options[u].acquire(static_cast<std::size_t>(whole_bytes(c_.layout, u))));
+      unit.memory = static_cast<std::byte*>(
+          c_.unit_options[u].acquire(static_cast<std::size_t>(whole_bytes(c_.layout, u))));
     }
     if (!unit.memory) {
-      throw OutOfMemory(fmt::format("rank {}: unit \"{}\": the trainer's acquire gave no memory for {} bytes", c_.rank(),
-                                    c_.unit(u).name, whole_bytes(c_.layout, u)));
+      throw OutOfMemory(
+          fmt::format("rank {}: unit \"{}\": the trainer's acquire gave no memory for {} bytes",
+                      c_.rank(), c_.unit(u).name, whole_bytes(c_.layout, u)));
     }
     submit(u, unit.memory);
     return;
@@ -163,15 +177,18 @@ int Gatherer::take_slot(int u) {
       candidate = s;
       break;
     }
-    const bool older = candidate < 0 || units_[slots_[s].unit].fetched_in < units_[slots_[candidate].unit].fetched_in;
+    const bool older = candidate < 0 || units_[slots_[s].unit].fetched_in <
+                                            units_[slots_[candidate].unit].fetched_in;
     if (older) candidate = s;
   }
   if (candidate < 0) {
     std::vector<std::string> holders;
-    for (const Slot& slot : slots_) holders.push_back(fmt::format("\"{}\"", c_.unit(slot.unit).name));
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": every gather slot is held (by {}); release a unit first, or raise "
-                                      "Config::prefetch (now {})",
-                                      c_.rank(), c_.unit(u).name, fmt::join(holders, ", "), c_.config.prefetch));
+    for (const Slot& slot : slots_)
+      holders.push_back(fmt::format("\"{}\"", c_.unit(slot.unit).name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: unit \"{}\": every gather slot is held (by {}); release a unit first, or raise "
+        "Config::prefetch (now {})",
+        c_.rank(), c_.unit(u).name, fmt::join(holders, ", "), c_.config.prefetch));
   }
   Slot& slot = slots_[candidate];
   if (slot.unit >= 0) drop(slot.unit);
@@ -199,7 +216,8 @@ void Gatherer::submit(int u, std::byte* memory) {
 void Gatherer::release(int u) {
   UnitState& unit = units_[u];
   if (unit.held == 0) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": released without a gather", c_.rank(), c_.unit(u).name));
+    throw InvalidArgument(
+        fmt::format("rank {}: unit \"{}\": released without a gather", c_.rank(), c_.unit(u).name));
   }
   --unit.held;
   if (!in_slot(u)) return;
@@ -212,7 +230,8 @@ void Gatherer::release(int u) {
   Slot& slot = slots_[unit.slot];
   slot.held = false;
   c_.compute->record(*slot.released);
-  // Where gathers are one-sided what is here may serve the next pass; elsewhere all ranks must gather alike.
+  // Where gathers are one-sided what is here may serve the next pass; elsewhere all ranks must
+  // gather alike.
   if (!one_sided_) drop(u);
 }
 
@@ -224,7 +243,8 @@ const std::byte* Gatherer::address(int p) const {
     base = units_[parameter.unit].memory;
     for (const int f : c_.unit(parameter.unit).flats) {
       if (f == parameter.flat) break;
-      base += c_.layout.padded(c_.layout.flats[f]) * static_cast<std::int64_t>(size_of(c_.layout.flats[f].dtype));
+      base += c_.layout.padded(c_.layout.flats[f]) *
+              static_cast<std::int64_t>(size_of(c_.layout.flats[f].dtype));
     }
   }
   return base + parameter.offset * static_cast<std::int64_t>(size_of(parameter.dtype));
@@ -248,13 +268,16 @@ void Gatherer::publish(int u) {
     gather_flat(f, staging);
     const auto element = static_cast<std::int64_t>(size_of(flat.dtype));
     for (const int p : flat.parameters) {
-      device::copy(*c_.compute, staging + c_.parameter(p).offset * element, static_cast<std::byte*>(c_.trainer_data[p]),
+      device::copy(*c_.compute, staging + c_.parameter(p).offset * element,
+                   static_cast<std::byte*>(c_.trainer_data[p]),
                    static_cast<std::size_t>(c_.parameter(p).count * element));
     }
   }
 }
 
-void Gatherer::settle() { c_.gather_stream->synchronize(); }
+void Gatherer::settle() {
+  c_.gather_stream->synchronize();
+}
 
 void Gatherer::invalidate() {
   settle();

@@ -18,22 +18,22 @@ class Gatherer {
   /// Collective: makes shards readable and plans the orders, once the state is allocated.
   void prepare();
 
-  /// Ends the pass under way and begins another. Where gathers are matched across ranks, units that this rank
-  /// never asked for are joined first.
+  /// Ends the pass under way and begins another. Where gathers are matched across ranks, units that
+  /// this rank never asked for are joined first.
   void begin_pass(Pass pass);
   /// No more gathers in the pass under way; what is left of it is joined when the next begins.
   void close() { open_ = false; }
 
-  /// Blocks until the unit is whole. Throws InvalidArgument for a second gather in a pass, outside a pass, or when every slot
-  /// is held.
+  /// Blocks until the unit is whole. Throws InvalidArgument for a second gather in a pass, outside
+  /// a pass, or when every slot is held.
   void gather(int unit);
   void release(int unit);
   [[nodiscard]] bool held(int unit) const { return units_[unit].held > 0; }
   /// Of a gathered unit, or of one that is always whole.
   [[nodiscard]] const std::byte* address(int parameter) const;
 
-  /// The own shards of the unit are rewritten: readers may have them, and where the stage keeps the unit whole its gather
-  /// starts.
+  /// The own shards of the unit are rewritten: readers may have them, and where the stage keeps the
+  /// unit whole its gather starts.
   void publish(int unit);
   /// Everything in flight is done; the units' wholes are those of the last `publish`.
   void settle();
@@ -51,7 +51,7 @@ class Gatherer {
  private:
   struct Slot {
     std::byte* memory = nullptr;
-    int unit = -1;             ///< whose parameters it holds or receives
+    int unit = -1;  ///< whose parameters it holds or receives
     bool held = false;
     std::unique_ptr<Event> released;
   };
@@ -60,7 +60,7 @@ class Gatherer {
     std::uint64_t asked_in = 0;    ///< the pass in which it was asked for last
     std::uint64_t fetched_in = 0;  ///< the pass in which it was gathered or joined last
     int slot = -1;
-    std::byte* memory = nullptr;   ///< where the whole is while it is gathered in a slot
+    std::byte* memory = nullptr;  ///< where the whole is while it is gathered in a slot
     std::unique_ptr<Event> ready;
   };
 

@@ -12,10 +12,14 @@ namespace ration {
 
 std::string_view name_of(Call call) {
   switch (call) {
-    case Call::step: return "step";
-    case Call::reduce_gradients: return "reduce_gradients";
-    case Call::apply: return "apply";
-    case Call::joint_step: return "joint step";
+    case Call::step:
+      return "step";
+    case Call::reduce_gradients:
+      return "reduce_gradients";
+    case Call::apply:
+      return "apply";
+    case Call::joint_step:
+      return "joint step";
   }
   return "?";
 }
@@ -65,38 +69,50 @@ HeaderRecord read(const Bytes& bytes) {
   return r;
 }
 
-std::string clip_text(double clip) { return clip < 0 ? std::string("none") : fmt::format("{}", clip); }
+std::string clip_text(double clip) {
+  return clip < 0 ? std::string("none") : fmt::format("{}", clip);
+}
 
 // Throws for the first thing in which `theirs` cannot go with rank 0's `ours`.
 void compare(int rank, const HeaderRecord& theirs, const HeaderRecord& ours) {
   if (theirs.call != ours.call) {
-    throw CommunicationError(fmt::format("rank {}: calls {} (step {}), rank 0 calls {} (step {}); every rank must make the same calls",
-                                         rank, name_of(theirs.call), theirs.step, name_of(ours.call), ours.step));
+    throw CommunicationError(
+        fmt::format("rank {}: calls {} (step {}), rank 0 calls {} (step {}); every rank must make "
+                    "the same calls",
+                    rank, name_of(theirs.call), theirs.step, name_of(ours.call), ours.step));
   }
   if (theirs.step != ours.step) {
-    throw CommunicationError(fmt::format("rank {}: is in step {}, rank 0 in step {}; every rank must make the same calls",
-                                         rank, theirs.step, ours.step));
+    throw CommunicationError(fmt::format(
+        "rank {}: is in step {}, rank 0 in step {}; every rank must make the same calls", rank,
+        theirs.step, ours.step));
   }
   const auto differ = [&](std::string_view what, const auto& a, const auto& b) {
-    throw InvalidArgument(fmt::format("rank {}: {} is {}, rank 0 has {}; options must be the same on all ranks", rank, what, a, b));
+    throw InvalidArgument(
+        fmt::format("rank {}: {} is {}, rank 0 has {}; options must be the same on all ranks", rank,
+                    what, a, b));
   };
-  if (theirs.micro_steps != ours.micro_steps) differ("the number of micro-steps", theirs.micro_steps, ours.micro_steps);
+  if (theirs.micro_steps != ours.micro_steps)
+    differ("the number of micro-steps", theirs.micro_steps, ours.micro_steps);
   if (theirs.learning_rates.size() != ours.learning_rates.size()) {
     differ("the number of groups", theirs.learning_rates.size(), ours.learning_rates.size());
   }
   for (std::size_t g = 0; g < ours.learning_rates.size(); ++g) {
     if (theirs.learning_rates[g] != ours.learning_rates[g]) {
-      differ(fmt::format("the learning rate of group {}", g), theirs.learning_rates[g], ours.learning_rates[g]);
+      differ(fmt::format("the learning rate of group {}", g), theirs.learning_rates[g],
+             ours.learning_rates[g]);
     }
   }
-  if (theirs.clip_norm != ours.clip_norm) differ("clip_norm", clip_text(theirs.clip_norm), clip_text(ours.clip_norm));
+  if (theirs.clip_norm != ours.clip_norm)
+    differ("clip_norm", clip_text(theirs.clip_norm), clip_text(ours.clip_norm));
   if (theirs.metrics.size() != ours.metrics.size()) {
     differ("the number of metrics", theirs.metrics.size(), ours.metrics.size());
   }
   if (theirs.options != ours.options) {
-    throw InvalidArgument(fmt::format("rank {}: rules, trainable parameters or the loss scale differ from rank 0's; options must be the "
-                                      "same on all ranks",
-                                      rank));
+    throw InvalidArgument(
+        fmt::format("rank {}: rules, trainable parameters or the loss scale differ from rank 0's; "
+                    "options must be the "
+                    "same on all ranks",
+                    rank));
   }
 }
 
@@ -117,14 +133,16 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
       total.stop = total.stop || r.stop;
       total.skip = total.skip || r.skip;
       total.changed = total.changed || r.changed;
-      for (std::size_t i = 0; i < std::min(total.used.size(), r.used.size()); ++i) total.used[i] |= r.used[i];
+      for (std::size_t i = 0; i < std::min(total.used.size(), r.used.size()); ++i)
+        total.used[i] |= r.used[i];
       for (std::size_t i = 0; i < total.metrics.size(); ++i) total.metrics[i] += r.metrics[i];
     }
     writer.put(Status::fine);
     writer.put(total.weight);
     writer.put(total.batches);
     writer.put(total.squared_norm);
-    writer.put(static_cast<std::uint8_t>((total.stop ? 1 : 0) | (total.skip ? 2 : 0) | (total.changed ? 4 : 0)));
+    writer.put(static_cast<std::uint8_t>((total.stop ? 1 : 0) | (total.skip ? 2 : 0) |
+                                         (total.changed ? 4 : 0)));
     writer.put_list(total.used);
     writer.put_list(total.metrics);
     writer.put_list(total.forward_order);
@@ -143,9 +161,11 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
 
 }  // namespace
 
-HeaderResult exchange(Control& control, const HeaderRecord& record, HeaderBuffers& buffers, std::uint64_t& bytes) {
+HeaderResult exchange(Control& control, const HeaderRecord& record, HeaderBuffers& buffers,
+                      std::uint64_t& bytes) {
   write(record, buffers.record);
-  control.fold("step", buffers.record, combine, buffers.result, fmt::format("header of {} {}", name_of(record.call), record.step));
+  control.fold("step", buffers.record, combine, buffers.result,
+               fmt::format("header of {} {}", name_of(record.call), record.step));
   bytes += buffers.record.size() + buffers.result.size();
   RecordReader reader(buffers.result);
   const auto status = reader.get<Status>();

@@ -16,31 +16,54 @@ namespace {
 
 template <class Engine>
 Engine& checked(Engine* engine, const char* what) {
-  if (!engine) throw InvalidArgument(fmt::format("the {} is empty; take it from the optimizer", what));
+  if (!engine)
+    throw InvalidArgument(fmt::format("the {} is empty; take it from the optimizer", what));
   return *engine;
 }
 
 }  // namespace
 
-const Rule& Group::rule() const { return checked(engine_, "group").rule(index_); }
-double Group::learning_rate() const { return update::learning_rate(rule()); }
+const Rule& Group::rule() const {
+  return checked(engine_, "group").rule(index_);
+}
+double Group::learning_rate() const {
+  return update::learning_rate(rule());
+}
 void Group::set_learning_rate(double learning_rate) {
   checked(engine_, "group").set_learning_rate(index_, learning_rate);
 }
-void Group::set_rule(Rule rule) { checked(engine_, "group").set_rule(index_, std::move(rule)); }
+void Group::set_rule(Rule rule) {
+  checked(engine_, "group").set_rule(index_, std::move(rule));
+}
 
-const std::string& Parameter::name() const { return checked(engine_, "parameter").info(index_).name; }
-std::span<const std::int64_t> Parameter::shape() const { return checked(engine_, "parameter").info(index_).shape; }
-std::int64_t Parameter::count() const { return checked(engine_, "parameter").info(index_).count; }
-DType Parameter::dtype() const { return checked(engine_, "parameter").info(index_).dtype; }
+const std::string& Parameter::name() const {
+  return checked(engine_, "parameter").info(index_).name;
+}
+std::span<const std::int64_t> Parameter::shape() const {
+  return checked(engine_, "parameter").info(index_).shape;
+}
+std::int64_t Parameter::count() const {
+  return checked(engine_, "parameter").info(index_).count;
+}
+DType Parameter::dtype() const {
+  return checked(engine_, "parameter").info(index_).dtype;
+}
 
-const std::string& Unit::name() const { return checked(engine_, "unit").unit_info(index_).name; }
+const std::string& Unit::name() const {
+  return checked(engine_, "unit").unit_info(index_).name;
+}
 Parameter Unit::operator[](std::string_view parameter) const {
   return checked(engine_, "unit").find_in_unit(index_, parameter);
 }
-Gathered Unit::gather() const { return checked(engine_, "unit").gather(index_); }
-void Unit::gradients_ready() const { checked(engine_, "unit").gradients_ready(index_); }
-void Unit::gradient_ready(const Parameter& parameter) const { checked(engine_, "unit").gradient_ready(index_, parameter); }
+Gathered Unit::gather() const {
+  return checked(engine_, "unit").gather(index_);
+}
+void Unit::gradients_ready() const {
+  checked(engine_, "unit").gradients_ready(index_);
+}
+void Unit::gradient_ready(const Parameter& parameter) const {
+  checked(engine_, "unit").gradient_ready(index_, parameter);
+}
 void* Unit::gradient_address(const Parameter& parameter, DType type, bool overwrite) const {
   return checked(engine_, "unit").gradient(index_, parameter, type, overwrite);
 }
@@ -48,7 +71,9 @@ void* Unit::gradient_address(const Parameter& parameter, DType type, bool overwr
 Gathered::Gathered(detail::Engine* engine, int unit)
     : engine_(engine), unit_(unit), exceptions_(std::uncaught_exceptions()) {}
 Gathered::Gathered(Gathered&& other) noexcept
-    : engine_(std::exchange(other.engine_, nullptr)), unit_(other.unit_), exceptions_(other.exceptions_) {}
+    : engine_(std::exchange(other.engine_, nullptr)),
+      unit_(other.unit_),
+      exceptions_(other.exceptions_) {}
 Gathered& Gathered::operator=(Gathered&& other) noexcept {
   if (this != &other) {
     if (engine_) std::exchange(engine_, nullptr)->release(unit_, false);
@@ -74,7 +99,9 @@ void Gathered::release() {
   if (engine_) std::exchange(engine_, nullptr)->release(unit_, false);
 }
 
-void MicroStep::begin_backward() const { engine_->begin_backward(); }
+void MicroStep::begin_backward() const {
+  engine_->begin_backward();
+}
 
 Evaluation::~Evaluation() {
   if (engine_) engine_->end_evaluation();
@@ -82,8 +109,8 @@ Evaluation::~Evaluation() {
 
 const void* Whole::address(const Parameter& parameter, DType type) const {
   if (parameter.dtype() != type) {
-    throw InvalidArgument(fmt::format("parameter \"{}\": data asked for as {}, it is {}", parameter.name(), name_of(type),
-                                      name_of(parameter.dtype())));
+    throw InvalidArgument(fmt::format("parameter \"{}\": data asked for as {}, it is {}",
+                                      parameter.name(), name_of(type), name_of(parameter.dtype())));
   }
   return bytes(parameter).data();
 }
@@ -92,52 +119,97 @@ std::span<const std::byte> Whole::bytes(const Parameter& parameter) const {
   return {static_cast<const std::byte*>(detail::Engine::whole_address(*this, parameter)), size};
 }
 
-bool Gradients::finite() const { return std::isfinite(norm_); }
-std::vector<GradientSpan> Gradients::spans() const { return checked(engine_, "gradients").gradient_spans(false); }
-std::vector<GradientSpan> Gradients::change() { return checked(engine_, "gradients").gradient_spans(true); }
+bool Gradients::finite() const {
+  return std::isfinite(norm_);
+}
+std::vector<GradientSpan> Gradients::spans() const {
+  return checked(engine_, "gradients").gradient_spans(false);
+}
+std::vector<GradientSpan> Gradients::change() {
+  return checked(engine_, "gradients").gradient_spans(true);
+}
 
 ShardedOptimizer::ShardedOptimizer(const World& world, const Config& config)
-    : engine_(std::make_unique<detail::Engine>(world, config, [world] { return world.stop_requested(); })) {}
+    : engine_(std::make_unique<detail::Engine>(world, config,
+                                               [world] { return world.stop_requested(); })) {}
 ShardedOptimizer::ShardedOptimizer(const ProcessGroup& group, const Config& config)
     : engine_(std::make_unique<detail::Engine>(group, config, std::function<bool()>())) {}
 ShardedOptimizer::ShardedOptimizer(ShardedOptimizer&&) noexcept = default;
 ShardedOptimizer::~ShardedOptimizer() = default;
 
-Group ShardedOptimizer::add_group(Rule rule) { return engine_->add_group(std::move(rule)); }
-Unit ShardedOptimizer::add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options) {
+Group ShardedOptimizer::add_group(Rule rule) {
+  return engine_->add_group(std::move(rule));
+}
+Unit ShardedOptimizer::add_unit(std::string name, std::vector<ParameterSpec> parameters,
+                                UnitOptions options) {
   return engine_->add_unit(std::move(name), std::move(parameters), std::move(options));
 }
-std::vector<Unit> ShardedOptimizer::add_units(std::vector<ParameterSpec> parameters, std::int64_t elements_per_unit) {
+std::vector<Unit> ShardedOptimizer::add_units(std::vector<ParameterSpec> parameters,
+                                              std::int64_t elements_per_unit) {
   return engine_->add_units(std::move(parameters), elements_per_unit);
 }
-Parameter ShardedOptimizer::parameter(std::string_view name) const { return engine_->find(name); }
-std::vector<Parameter> ShardedOptimizer::parameters() const { return engine_->parameters(); }
-std::vector<Unit> ShardedOptimizer::units() const { return engine_->units(); }
-Inventory ShardedOptimizer::inventory() const { return engine_->inventory(); }
-void ShardedOptimizer::initialize(const Initializer& initializer) { engine_->initialize(initializer); }
-void ShardedOptimizer::initialize_from_data() { engine_->initialize_from_data(); }
+Parameter ShardedOptimizer::parameter(std::string_view name) const {
+  return engine_->find(name);
+}
+std::vector<Parameter> ShardedOptimizer::parameters() const {
+  return engine_->parameters();
+}
+std::vector<Unit> ShardedOptimizer::units() const {
+  return engine_->units();
+}
+Inventory ShardedOptimizer::inventory() const {
+  return engine_->inventory();
+}
+void ShardedOptimizer::initialize(const Initializer& initializer) {
+  engine_->initialize(initializer);
+}
+void ShardedOptimizer::initialize_from_data() {
+  engine_->initialize_from_data();
+}
 MicroStep ShardedOptimizer::micro_step(int index, int count, const MicroStepOptions& options) {
   return engine_->micro_step(index, count, options);
 }
-Evaluation ShardedOptimizer::evaluation() { return engine_->evaluation(); }
-StepReport ShardedOptimizer::step(const StepOptions& options) { return engine_->step(options); }
-Gradients ShardedOptimizer::reduce_gradients() { return engine_->reduce_gradients(); }
+Evaluation ShardedOptimizer::evaluation() {
+  return engine_->evaluation();
+}
+StepReport ShardedOptimizer::step(const StepOptions& options) {
+  return engine_->step(options);
+}
+Gradients ShardedOptimizer::reduce_gradients() {
+  return engine_->reduce_gradients();
+}
 StepReport ShardedOptimizer::apply(Gradients& gradients, const ApplyOptions& options) {
   return engine_->apply(gradients, options);
 }
 void ShardedOptimizer::set_trainable(const Parameter& parameter, bool trainable) {
   engine_->set_trainable(parameter, trainable);
 }
-void ShardedOptimizer::relayout(const Initializer& initializer) { engine_->relayout(initializer); }
-Whole ShardedOptimizer::gather_all() { return engine_->gather_all(); }
+void ShardedOptimizer::relayout(const Initializer& initializer) {
+  engine_->relayout(initializer);
+}
+Whole ShardedOptimizer::gather_all() {
+  return engine_->gather_all();
+}
 std::vector<float> ShardedOptimizer::read(const Parameter& parameter, std::string_view kind) {
   return engine_->read(parameter, kind);
 }
-std::int64_t ShardedOptimizer::step_count(const Parameter& parameter) const { return engine_->step_count(parameter); }
-std::uint64_t ShardedOptimizer::digest() { return engine_->digest(); }
-double ShardedOptimizer::loss_scale() const { return engine_->loss_scale(); }
-MemoryReport ShardedOptimizer::memory() const { return engine_->memory(); }
-TrafficReport ShardedOptimizer::traffic() const { return engine_->traffic(); }
-const Config& ShardedOptimizer::config() const { return engine_->config(); }
+std::int64_t ShardedOptimizer::step_count(const Parameter& parameter) const {
+  return engine_->step_count(parameter);
+}
+std::uint64_t ShardedOptimizer::digest() {
+  return engine_->digest();
+}
+double ShardedOptimizer::loss_scale() const {
+  return engine_->loss_scale();
+}
+MemoryReport ShardedOptimizer::memory() const {
+  return engine_->memory();
+}
+TrafficReport ShardedOptimizer::traffic() const {
+  return engine_->traffic();
+}
+const Config& ShardedOptimizer::config() const {
+  return engine_->config();
+}
 
 }  // namespace ration

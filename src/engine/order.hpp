@@ -1,13 +1,15 @@
 #pragma once
-// The order in which all ranks start their gathers, or their reduces: the same on each, so that collectives match.
+// The order in which all ranks start their gathers, or their reduces: the same on each, so that
+// collectives match.
 
 #include <optional>
 #include <vector>
 
 namespace ration {
 
-/// Registration order (reversed for a backward) until rank 0's first pass is known; rank 0's order then comes back in the step
-/// header and holds for all. Units that a rank does not use keep their place after their former predecessor.
+/// Registration order (reversed for a backward) until rank 0's first pass is known; rank 0's order
+/// then comes back in the step header and holds for all. Units that a rank does not use keep their
+/// place after their former predecessor.
 class CanonicalOrder {
  public:
   void reset(std::vector<int> units);

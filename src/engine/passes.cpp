@@ -13,21 +13,26 @@ void Engine::mark_broken(std::string reason) {
 }
 
 void Engine::require_usable() const {
-  if (!broken_.empty()) throw Error(fmt::format("rank {}: the optimizer is broken: {}; make a new one", c_.rank(), broken_));
-  if (!ready_) throw InvalidArgument(fmt::format("rank {}: the optimizer has no values yet; call initialize first", c_.rank()));
+  if (!broken_.empty())
+    throw Error(
+        fmt::format("rank {}: the optimizer is broken: {}; make a new one", c_.rank(), broken_));
+  if (!ready_)
+    throw InvalidArgument(
+        fmt::format("rank {}: the optimizer has no values yet; call initialize first", c_.rank()));
 }
 
 void Engine::require_between_steps(std::string_view call) const {
   if (micro_open_ || reduced_) {
-    throw InvalidArgument(fmt::format("rank {}: {} in the middle of a step; end it with {} first", c_.rank(), call,
-                                      reduced_ ? "apply" : "step"));
+    throw InvalidArgument(fmt::format("rank {}: {} in the middle of a step; end it with {} first",
+                                      c_.rank(), call, reduced_ ? "apply" : "step"));
   }
 }
 
 MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& options) {
   require_usable();
   const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument(fmt::format("rank {}: micro_step({}, {}): {}", c_.rank(), index, count, why));
+    throw InvalidArgument(
+        fmt::format("rank {}: micro_step({}, {}): {}", c_.rank(), index, count, why));
   };
   if (reduced_) refuse("the gradients are reduced; call apply first");
   if (evaluating_) refuse("an evaluation is under way; end it first");
@@ -37,9 +42,12 @@ MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& optio
   if (index < 0 || index >= count) refuse("the index must be below the count");
   const int expected = micro_open_ ? micro_index_ + 1 : 0;
   if (index != expected) refuse(fmt::format("micro-step {} is next", expected));
-  if (micro_open_ && count != micro_count_) refuse(fmt::format("this step began with a count of {}", micro_count_));
-  if (!(options.weight >= 0)) refuse(fmt::format("the weight is {}, must not be negative", options.weight));
-  if (c_.layout.units.size() != registered_.units.size()) refuse("units were added; call relayout first");
+  if (micro_open_ && count != micro_count_)
+    refuse(fmt::format("this step began with a count of {}", micro_count_));
+  if (!(options.weight >= 0))
+    refuse(fmt::format("the weight is {}, must not be negative", options.weight));
+  if (c_.layout.units.size() != registered_.units.size())
+    refuse("units were added; call relayout first");
 
   if (micro_open_) close_micro_step();
   micro_open_ = true;
@@ -58,8 +66,9 @@ MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& optio
 void Engine::begin_backward() {
   require_usable();
   if (!micro_open_ || backward_) {
-    throw InvalidArgument(fmt::format("rank {}: begin_backward {}", c_.rank(),
-                                      micro_open_ ? "said twice in one micro-step" : "outside a micro-step"));
+    throw InvalidArgument(
+        fmt::format("rank {}: begin_backward {}", c_.rank(),
+                    micro_open_ ? "said twice in one micro-step" : "outside a micro-step"));
   }
   backward_ = true;
   gatherer_.begin_pass(Pass::backward);
@@ -75,7 +84,8 @@ void Engine::close_micro_step() {
 Evaluation Engine::evaluation() {
   require_usable();
   require_between_steps("evaluation");
-  if (evaluating_) throw InvalidArgument(fmt::format("rank {}: an evaluation is already under way", c_.rank()));
+  if (evaluating_)
+    throw InvalidArgument(fmt::format("rank {}: an evaluation is already under way", c_.rank()));
   evaluating_ = true;
   gatherer_.begin_pass(Pass::evaluation);
   return Evaluation(this);
@@ -90,15 +100,18 @@ Gathered Engine::gather(int unit) {
   require_usable();
   c_.progress();
   if (unit >= static_cast<int>(c_.layout.units.size())) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first", c_.rank(),
-                                      registered_.units[unit].name));
+    throw InvalidArgument(
+        fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first",
+                    c_.rank(), registered_.units[unit].name));
   }
   gatherer_.gather(unit);
   return Gathered(this, unit);
 }
 
 void Engine::release(int unit, bool by_exception) {
-  if (by_exception) mark_broken(fmt::format("an exception destroyed the guard of unit \"{}\"", registered_.units[unit].name));
+  if (by_exception)
+    mark_broken(fmt::format("an exception destroyed the guard of unit \"{}\"",
+                            registered_.units[unit].name));
   gatherer_.release(unit);
 }
 
@@ -106,12 +119,13 @@ const void* Engine::address(int unit, const Parameter& parameter, DType type) co
   const int p = own(parameter);
   const ParameterInfo& info = registered_.parameters[p];
   if (info.unit != unit) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": its data is in unit \"{}\", asked for from a guard of \"{}\"", c_.rank(),
-                                      info.name, registered_.units[info.unit].name, registered_.units[unit].name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: parameter \"{}\": its data is in unit \"{}\", asked for from a guard of \"{}\"",
+        c_.rank(), info.name, registered_.units[info.unit].name, registered_.units[unit].name));
   }
   if (info.dtype != type) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": data asked for as {}, it is {}", c_.rank(), info.name,
-                                      name_of(type), name_of(info.dtype)));
+    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": data asked for as {}, it is {}",
+                                      c_.rank(), info.name, name_of(type), name_of(info.dtype)));
   }
   return gatherer_.address(p);
 }
@@ -122,17 +136,21 @@ void* Engine::gradient(int unit, const Parameter& parameter, DType type, bool ov
   const int p = own(parameter);
   const ParameterInfo& info = registered_.parameters[p];
   if (!backward_ || !micro_open_) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": gradient asked for outside a backward; call begin_backward first",
-                                      c_.rank(), info.name));
+    throw InvalidArgument(
+        fmt::format("rank {}: parameter \"{}\": gradient asked for outside a backward; call "
+                    "begin_backward first",
+                    c_.rank(), info.name));
   }
   if (info.unit != unit) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": its gradient belongs to unit \"{}\", asked for from \"{}\"", c_.rank(),
-                                      info.name, registered_.units[info.unit].name, registered_.units[unit].name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: parameter \"{}\": its gradient belongs to unit \"{}\", asked for from \"{}\"",
+        c_.rank(), info.name, registered_.units[info.unit].name, registered_.units[unit].name));
   }
   const DType kept = c_.state->plan(c_.parameter(p).flat).gradient_type;
   if (info.trainable && kept != type) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": gradient asked for as {}, it is {}", c_.rank(), info.name,
-                                      name_of(type), name_of(kept)));
+    throw InvalidArgument(
+        fmt::format("rank {}: parameter \"{}\": gradient asked for as {}, it is {}", c_.rank(),
+                    info.name, name_of(type), name_of(kept)));
   }
   return reducer_.gradient(p, overwrite);
 }
@@ -141,7 +159,8 @@ void Engine::gradients_ready(int unit) {
   require_usable();
   c_.progress();
   if (!backward_ || !micro_open_) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready outside a backward", c_.rank(), registered_.units[unit].name));
+    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready outside a backward",
+                                      c_.rank(), registered_.units[unit].name));
   }
   reducer_.unit_ready(unit);
 }
@@ -151,13 +170,15 @@ void Engine::gradient_ready(int unit, const Parameter& parameter) {
   c_.progress();
   const int p = own(parameter);
   if (!backward_ || !micro_open_) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": gradient_ready outside a backward", c_.rank(),
-                                      registered_.parameters[p].name));
+    throw InvalidArgument(
+        fmt::format("rank {}: parameter \"{}\": gradient_ready outside a backward", c_.rank(),
+                    registered_.parameters[p].name));
   }
   if (registered_.parameters[p].unit != unit) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\" belongs to unit \"{}\", not to \"{}\"", c_.rank(),
-                                      registered_.parameters[p].name, registered_.units[registered_.parameters[p].unit].name,
-                                      registered_.units[unit].name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: parameter \"{}\" belongs to unit \"{}\", not to \"{}\"", c_.rank(),
+        registered_.parameters[p].name, registered_.units[registered_.parameters[p].unit].name,
+        registered_.units[unit].name));
   }
   reducer_.parameter_ready(p);
 }

@@ -14,7 +14,9 @@
 namespace ration {
 namespace {
 
-std::int64_t bytes_of(std::int64_t elements, DType type) { return elements * static_cast<std::int64_t>(size_of(type)); }
+std::int64_t bytes_of(std::int64_t elements, DType type) {
+  return elements * static_cast<std::int64_t>(size_of(type));
+}
 
 }  // namespace
 
@@ -66,7 +68,8 @@ std::byte* Reducer::gradient_flat(int f) const {
   for (const int other : c_.unit(flat.unit).flats) {
     if (other == f) break;
     const FlatPlan& plan = c_.state->plan(other);
-    if (plan.uses_bucket) base += bytes_of(c_.layout.padded(c_.layout.flats[other]), plan.gradient_type);
+    if (plan.uses_bucket)
+      base += bytes_of(c_.layout.padded(c_.layout.flats[other]), plan.gradient_type);
   }
   return base;
 }
@@ -75,21 +78,26 @@ void* Reducer::gradient(int p, bool overwrite) {
   const ParameterInfo& parameter = c_.parameter(p);
   UnitState& unit = units_[parameter.unit];
   const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": {}", c_.rank(), parameter.name, why));
+    throw InvalidArgument(
+        fmt::format("rank {}: parameter \"{}\": {}", c_.rank(), parameter.name, why));
   };
   if (!parameter.trainable || c_.masked[p]) refuse("gradient asked for, but it is frozen");
   if (ready_[p]) refuse("gradient asked for after it was said to be ready");
-  if (c_.trainer_gradient[p]) refuse("its gradient is the trainer's own; say gradient_ready when it is written");
+  if (c_.trainer_gradient[p])
+    refuse("its gradient is the trainer's own; say gradient_ready when it is written");
   if (unit.needs_bucket && unit.bucket < 0) acquire_bucket(parameter.unit);
   const FlatPlan& plan = c_.state->plan(parameter.flat);
   std::byte* place = gradient_flat(parameter.flat) + bytes_of(parameter.offset, plan.gradient_type);
   const bool holds_sum = plan.accumulates_in_place && used_[p];
   if (holds_sum && overwrite && !asked_[p]) {
-    refuse(fmt::format("overwrite asked for in micro-step {}, but its memory holds the sum of the earlier ones; add instead",
-                       index_));
+    refuse(
+        fmt::format("overwrite asked for in micro-step {}, but its memory holds the sum of the "
+                    "earlier ones; add instead",
+                    index_));
   }
   if (!asked_[p] && !overwrite && !holds_sum) {
-    device::zero(*c_.compute, place, static_cast<std::size_t>(bytes_of(parameter.count, plan.gradient_type)));
+    device::zero(*c_.compute, place,
+                 static_cast<std::size_t>(bytes_of(parameter.count, plan.gradient_type)));
   }
   asked_[p] = 1;
   used_[p] = 1;
@@ -105,7 +113,8 @@ void Reducer::acquire_bucket(int u) {
       chosen = &bucket;
       break;
     }
-    if (bucket.reducing && (!chosen || bucket.operations.front() < chosen->operations.front())) chosen = &bucket;
+    if (bucket.reducing && (!chosen || bucket.operations.front() < chosen->operations.front()))
+      chosen = &bucket;
   }
   if (!chosen) refuse_bucket(u);
   if (chosen->unit >= 0) {
@@ -129,13 +138,16 @@ void Reducer::refuse_bucket(int u) {
   std::vector<std::string> holders;
   for (const Bucket& bucket : buckets_) {
     const bool waits = units_[bucket.unit].progress == Progress::ready;
-    holders.push_back(fmt::format("\"{}\"{}", c_.unit(bucket.unit).name, waits ? " (ready, waits its turn)" : ""));
+    holders.push_back(fmt::format("\"{}\"{}", c_.unit(bucket.unit).name,
+                                  waits ? " (ready, waits its turn)" : ""));
   }
   const auto next = order_.next();
   const std::string text = fmt::format(
-      "rank {}: unit \"{}\": every gradient bucket is held (by {}), the next to be reduced is \"{}\"; say gradients_ready earlier, "
+      "rank {}: unit \"{}\": every gradient bucket is held (by {}), the next to be reduced is "
+      "\"{}\"; say gradients_ready earlier, "
       "or raise Config::buckets (now {})",
-      c_.rank(), c_.unit(u).name, fmt::join(holders, ", "), next ? c_.unit(*next).name : "none", buckets_.size());
+      c_.rank(), c_.unit(u).name, fmt::join(holders, ", "), next ? c_.unit(*next).name : "none",
+      buckets_.size());
   c_.parent->abort(text);
   throw InvalidArgument(text);
 }
@@ -144,8 +156,9 @@ void Reducer::unit_ready(int u) {
   const UnitState& unit = units_[u];
   if (!unit.has_trainable) return;
   if (unit.progress >= Progress::ready) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready said twice in one micro-step", c_.rank(),
-                                      c_.unit(u).name));
+    throw InvalidArgument(
+        fmt::format("rank {}: unit \"{}\": gradients_ready said twice in one micro-step", c_.rank(),
+                    c_.unit(u).name));
   }
   for (const int p : c_.unit(u).parameters) {
     if (!c_.parameter(p).trainable || c_.masked[p]) continue;
@@ -158,7 +171,8 @@ void Reducer::unit_ready(int u) {
 void Reducer::parameter_ready(int p) {
   const ParameterInfo& parameter = c_.parameter(p);
   const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": {}", c_.rank(), parameter.name, why));
+    throw InvalidArgument(
+        fmt::format("rank {}: parameter \"{}\": {}", c_.rank(), parameter.name, why));
   };
   if (!parameter.trainable || c_.masked[p]) refuse("gradient_ready, but it is frozen");
   if (ready_[p]) refuse("gradient_ready said twice in one micro-step");
@@ -195,7 +209,8 @@ void Reducer::advance() {
   }
 }
 
-// Parameters nobody asked for, and the gaps between parameters: a bucket still holds what its last unit left there.
+// Parameters nobody asked for, and the gaps between parameters: a bucket still holds what its last
+// unit left there.
 void Reducer::fill_rest(int u) {
   UnitState& unit = units_[u];
   if (unit.needs_bucket && unit.bucket < 0) acquire_bucket(u);
@@ -239,7 +254,8 @@ void Reducer::accumulate(int u) {
     if (unit.accumulated) {
       device::add(*c_.compute, gradient_flat(f), plan.gradient_type, accumulator, count);
     } else {
-      device::cast(*c_.compute, gradient_flat(f), plan.gradient_type, accumulator, DType::f32, count);
+      device::cast(*c_.compute, gradient_flat(f), plan.gradient_type, accumulator, DType::f32,
+                   count);
     }
   }
   unit.accumulated = true;
@@ -282,8 +298,8 @@ void Reducer::reduce_flat(int f, UnitState& unit, Bucket* bucket) {
                           .tag = name});
   if (bucket && plan.uses_bucket) bucket->operations.push_back(sequence);
   if (!last()) return;
-  device::squared_norm(*c_.reduce_stream, arrays.reduced, plan.reduced_type, static_cast<std::size_t>(flat.shard),
-                       &norms_[static_cast<std::size_t>(f)]);
+  device::squared_norm(*c_.reduce_stream, arrays.reduced, plan.reduced_type,
+                       static_cast<std::size_t>(flat.shard), &norms_[static_cast<std::size_t>(f)]);
   if (arrays.reduced_whole) {
     c_.reduce->submit(*c_.reduce_stream, {.kind = OperationKind::all_gather,
                                           .count = static_cast<std::size_t>(flat.shard),
@@ -299,9 +315,10 @@ void Reducer::finish_micro_step() {
     if (units_[u].progress != Progress::filling) continue;
     for (const int p : c_.unit(u).parameters) {
       if (!asked_[p] || ready_[p]) continue;
-      throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": its gradient was asked for but never said to be ready; "
-                                        "call gradients_ready after the last write",
-                                        c_.rank(), c_.parameter(p).name));
+      throw InvalidArgument(fmt::format(
+          "rank {}: parameter \"{}\": its gradient was asked for but never said to be ready; "
+          "call gradients_ready after the last write",
+          c_.rank(), c_.parameter(p).name));
     }
   }
   if (local() && !last()) {
@@ -348,7 +365,8 @@ void Reducer::compute_norm_again() {
     const FlatInfo& flat = c_.layout.flats[f];
     if (!flat.trainable) continue;
     device::squared_norm(*c_.compute, c_.state->arrays(f).reduced, c_.state->plan(f).reduced_type,
-                         static_cast<std::size_t>(flat.shard), &norms_[static_cast<std::size_t>(f)]);
+                         static_cast<std::size_t>(flat.shard),
+                         &norms_[static_cast<std::size_t>(f)]);
   }
 }
 

@@ -61,7 +61,9 @@ class Reducer {
   };
 
   [[nodiscard]] bool last() const { return index_ + 1 == count_; }
-  [[nodiscard]] bool local() const { return several_ && accumulation_of(c_.config) == Accumulation::local; }
+  [[nodiscard]] bool local() const {
+    return several_ && accumulation_of(c_.config) == Accumulation::local;
+  }
   [[nodiscard]] std::byte* gradient_flat(int flat) const;
   void acquire_bucket(int unit);
   void free_bucket(Bucket& bucket);

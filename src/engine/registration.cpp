@@ -22,14 +22,17 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
   const int rank = c_.rank();
   for (const UnitInfo& unit : registered_.units) {
     if (unit.name == name) {
-      throw InvalidArgument(fmt::format("rank {}: unit \"{}\" is already registered; give each unit its own name", rank, name));
+      throw InvalidArgument(fmt::format(
+          "rank {}: unit \"{}\" is already registered; give each unit its own name", rank, name));
     }
   }
   if (static_cast<bool>(options.acquire) != static_cast<bool>(options.release)) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": acquire and release come together", rank, name));
+    throw InvalidArgument(
+        fmt::format("rank {}: unit \"{}\": acquire and release come together", rank, name));
   }
   if (c_.groups.empty()) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": call add_group before add_unit", rank, name));
+    throw InvalidArgument(
+        fmt::format("rank {}: unit \"{}\": call add_group before add_unit", rank, name));
   }
 
   // Checked whole before anything is kept: a refused unit leaves nothing behind.
@@ -52,14 +55,18 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
       const auto home = names_.find(spec.tied_to);
       int index = home == names_.end() ? -1 : home->second;
       for (std::size_t i = 0; i < infos.size() && index < 0; ++i) {
-        if (infos[i].name == spec.tied_to) index = static_cast<int>(registered_.parameters.size() + i);
+        if (infos[i].name == spec.tied_to)
+          index = static_cast<int>(registered_.parameters.size() + i);
       }
-      if (index < 0) refuse(fmt::format("tied to \"{}\", which is not registered before it", spec.tied_to));
+      if (index < 0)
+        refuse(fmt::format("tied to \"{}\", which is not registered before it", spec.tied_to));
       const auto count = static_cast<std::int64_t>(registered_.parameters.size());
-      const ParameterInfo& other = index < count ? registered_.parameters[index] : infos[index - count];
+      const ParameterInfo& other =
+          index < count ? registered_.parameters[index] : infos[index - count];
       if (!spec.shape.empty() && spec.shape != other.shape) {
-        refuse(fmt::format("has {} elements, but \"{}\", to which it is tied, has {}", count_elements(spec.name, spec.shape),
-                           spec.tied_to, count_elements(other.name, other.shape)));
+        refuse(fmt::format("has {} elements, but \"{}\", to which it is tied, has {}",
+                           count_elements(spec.name, spec.shape), spec.tied_to,
+                           count_elements(other.name, other.shape)));
       }
       tied.push_back({.name = spec.name, .unit = u, .parameter = index});
       continue;
@@ -67,22 +74,29 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
     ParameterInfo info{.name = spec.name, .shape = spec.shape, .unit = u};
     info.count = count_elements(spec.name, spec.shape);
     info.dtype = spec.dtype.value_or(c_.config.precision.parameter);
-    if (!is_parameter_type(info.dtype)) refuse(fmt::format("type {} is not one of f32, bf16, f16", name_of(info.dtype)));
+    if (!is_parameter_type(info.dtype))
+      refuse(fmt::format("type {} is not one of f32, bf16, f16", name_of(info.dtype)));
     info.trainable = spec.trainable;
-    if (spec.group.engine_ && spec.group.engine_ != this) refuse("its group belongs to another optimizer");
+    if (spec.group.engine_ && spec.group.engine_ != this)
+      refuse("its group belongs to another optimizer");
     info.group = spec.group.engine_ ? spec.group.index_ : 0;
     for (const auto& [pointer, what, known] :
-         {std::tuple{spec.data, "data", &c_.trainer_data}, std::tuple{spec.gradient, "gradient", &c_.trainer_gradient}}) {
+         {std::tuple{spec.data, "data", &c_.trainer_data},
+          std::tuple{spec.gradient, "gradient", &c_.trainer_gradient}}) {
       if (!pointer || info.count == 0) continue;
       const auto same = std::find(known->begin(), known->end(), pointer);
       const bool again = std::any_of(kept.begin(), kept.end(), [&](const ParameterSpec* other) {
         return (pointer == spec.data ? other->data : other->gradient) == pointer;
       });
       if (same != known->end() || again) {
-        const std::string_view owner = same != known->end() ? std::string_view(registered_.parameters[same - known->begin()].name)
-                                                            : std::string_view("an earlier one of this unit");
-        refuse(fmt::format("its {} is the same memory as that of \"{}\"; register a tensor once, further names with tied_to", what,
-                           owner));
+        const std::string_view owner =
+            same != known->end()
+                ? std::string_view(registered_.parameters[same - known->begin()].name)
+                : std::string_view("an earlier one of this unit");
+        refuse(
+            fmt::format("its {} is the same memory as that of \"{}\"; register a tensor once, "
+                        "further names with tied_to",
+                        what, owner));
       }
     }
     if (!first && (memory.trainer_data != (spec.data != nullptr) ||
@@ -96,10 +110,11 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
     kept.push_back(&spec);
   }
   if (memory.trainer_data && memory.hooks) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": give data, or acquire and release, not both", rank, name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: unit \"{}\": give data, or acquire and release, not both", rank, name));
   }
 
-  UnitInfo unit{.name = std::move(name), .keep_whole = options.keep_whole, .parameters = {}, .flats = {}};
+  UnitInfo unit{.name = std::move(name), .keep_whole = options.keep_whole};
   for (std::size_t i = 0; i < infos.size(); ++i) {
     const int p = static_cast<int>(registered_.parameters.size());
     names_.emplace(infos[i].name, p);
@@ -121,16 +136,19 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
   return {this, u};
 }
 
-std::vector<Unit> Engine::add_units(std::vector<ParameterSpec> specs, std::int64_t elements_per_unit) {
+std::vector<Unit> Engine::add_units(std::vector<ParameterSpec> specs,
+                                    std::int64_t elements_per_unit) {
   if (elements_per_unit < 1) {
-    throw InvalidArgument(fmt::format("add_units: elements_per_unit is {}, must be at least 1", elements_per_unit));
+    throw InvalidArgument(
+        fmt::format("add_units: elements_per_unit is {}, must be at least 1", elements_per_unit));
   }
   std::vector<Unit> result;
   std::vector<ParameterSpec> part;
   std::int64_t elements = 0;
   const auto close = [&] {
     if (part.empty()) return;
-    result.push_back(add_unit(fmt::format("unit.{}", registered_.units.size()), std::move(part), {}));
+    result.push_back(
+        add_unit(fmt::format("unit.{}", registered_.units.size()), std::move(part), {}));
     part.clear();
     elements = 0;
   };
@@ -160,32 +178,39 @@ Parameter Engine::find_in_unit(int unit, std::string_view name) const {
       if (tied.unit == unit && tied.name == name) return {this, tied.parameter};
     }
   }
-  throw InvalidArgument(fmt::format("rank {}: unit \"{}\" has no parameter \"{}\"", c_.rank(), registered_.units[unit].name, name));
+  throw InvalidArgument(fmt::format("rank {}: unit \"{}\" has no parameter \"{}\"", c_.rank(),
+                                    registered_.units[unit].name, name));
 }
 
 std::vector<Parameter> Engine::parameters() const {
   std::vector<Parameter> result;
-  for (int p = 0; p < static_cast<int>(registered_.parameters.size()); ++p) result.push_back({this, p});
+  for (int p = 0; p < static_cast<int>(registered_.parameters.size()); ++p)
+    result.push_back({this, p});
   return result;
 }
 
 std::vector<Unit> Engine::units() const {
   std::vector<Unit> result;
   // A unit handle lets its owner change things, so it carries the engine itself.
-  for (int u = 0; u < static_cast<int>(registered_.units.size()); ++u) result.push_back({const_cast<Engine*>(this), u});
+  for (int u = 0; u < static_cast<int>(registered_.units.size()); ++u)
+    result.push_back({const_cast<Engine*>(this), u});
   return result;
 }
 
 void Engine::set_rule(int group, Rule rule) {
   update::validate(rule);
-  if (rule.index() != c_.groups[group].index() || update::name_of(rule) != update::name_of(c_.groups[group])) {
-    throw InvalidArgument(fmt::format("rank {}: group {}: its rule is {} and cannot become {}; add a group instead", c_.rank(), group,
-                                      update::name_of(c_.groups[group]), update::name_of(rule)));
+  if (rule.index() != c_.groups[group].index() ||
+      update::name_of(rule) != update::name_of(c_.groups[group])) {
+    throw InvalidArgument(
+        fmt::format("rank {}: group {}: its rule is {} and cannot become {}; add a group instead",
+                    c_.rank(), group, update::name_of(c_.groups[group]), update::name_of(rule)));
   }
   if (update::state_names(rule) != update::state_names(c_.groups[group])) {
-    throw InvalidArgument(fmt::format("rank {}: group {}: the options ask for other state than the group was made with (SGD's momentum "
-                                      "from or to 0); add a group instead",
-                                      c_.rank(), group));
+    throw InvalidArgument(
+        fmt::format("rank {}: group {}: the options ask for other state than the group was made "
+                    "with (SGD's momentum "
+                    "from or to 0); add a group instead",
+                    c_.rank(), group));
   }
   c_.groups[group] = std::move(rule);
 }

@@ -1,4 +1,5 @@
-// From registration to memory: ranks agree on layout and options, everything is allocated, parameters get their values.
+// From registration to memory: ranks agree on layout and options, everything is allocated,
+// parameters get their values.
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +20,9 @@ namespace {
 
 constexpr std::int64_t kFillElements = 64 * 1024;
 
-std::string text_of(std::optional<DType> type) { return type ? std::string(name_of(*type)) : "default"; }
+std::string text_of(std::optional<DType> type) {
+  return type ? std::string(name_of(*type)) : "default";
+}
 
 void validate(const Config& c) {
   const auto refuse = [](std::string_view what, const auto& value, std::string_view expected) {
@@ -31,13 +34,18 @@ void validate(const Config& c) {
   if (c.buckets < 1) refuse("buckets", c.buckets, "at least 1");
   if (c.replicas < 1) refuse("replicas", c.replicas, "at least 1");
   const Precision& p = c.precision;
-  if (!is_parameter_type(p.parameter)) refuse("precision.parameter", name_of(p.parameter), "f32, bf16 or f16");
-  if (p.gradient && !is_parameter_type(*p.gradient)) refuse("precision.gradient", name_of(*p.gradient), "f32, bf16 or f16");
-  if (p.reduce && !is_parameter_type(*p.reduce)) refuse("precision.reduce", name_of(*p.reduce), "f32, bf16 or f16");
-  if (p.moments != DType::f32 && p.moments != DType::bf16) refuse("precision.moments", name_of(p.moments), "f32 or bf16");
+  if (!is_parameter_type(p.parameter))
+    refuse("precision.parameter", name_of(p.parameter), "f32, bf16 or f16");
+  if (p.gradient && !is_parameter_type(*p.gradient))
+    refuse("precision.gradient", name_of(*p.gradient), "f32, bf16 or f16");
+  if (p.reduce && !is_parameter_type(*p.reduce))
+    refuse("precision.reduce", name_of(*p.reduce), "f32, bf16 or f16");
+  if (p.moments != DType::f32 && p.moments != DType::bf16)
+    refuse("precision.moments", name_of(p.moments), "f32 or bf16");
   if (p.master == Master::split && p.parameter != DType::bf16) {
-    refuse("precision.master", "split", fmt::format("fp32 for {} parameters (a split master is a bf16 weight and its residue)",
-                                                    name_of(p.parameter)));
+    refuse("precision.master", "split",
+           fmt::format("fp32 for {} parameters (a split master is a bf16 weight and its residue)",
+                       name_of(p.parameter)));
   }
   if (!(c.loss_scale.initial > 0)) refuse("loss_scale.initial", c.loss_scale.initial, "above 0");
 }
@@ -46,22 +54,28 @@ void validate(const Config& c) {
 std::string describe(const Config& c, const std::vector<Rule>& groups) {
   const Precision& p = c.precision;
   std::string text = fmt::format(
-      "stage {}, parameter {}, gradient {}, reduce {}, master {}, moments {}, micro_steps {}, accumulation {}, loss scale {}{}, "
+      "stage {}, parameter {}, gradient {}, reduce {}, master {}, moments {}, micro_steps {}, "
+      "accumulation {}, loss scale {}{}, "
       "prefetch {}, buckets {}, replicas {}",
-      c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce), p.master == Master::split ? "split" : "fp32",
-      name_of(p.moments), c.micro_steps, accumulation_of(c) == Accumulation::local ? "local" : "sharded", c.loss_scale.initial,
+      c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce),
+      p.master == Master::split ? "split" : "fp32", name_of(p.moments), c.micro_steps,
+      accumulation_of(c) == Accumulation::local ? "local" : "sharded", c.loss_scale.initial,
       c.loss_scale.dynamic ? " dynamic" : "", c.prefetch, c.buckets, c.replicas);
   for (const Rule& rule : groups) text += ", group " + update::name_of(rule);
   return text;
 }
 
-std::uint64_t hash_of(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+std::uint64_t hash_of(const void* data, std::size_t size) {
+  return XXH3_64bits(data, size);
+}
 
 }  // namespace
 
-Engine::Engine(const ProcessGroup& group, const Config& config, std::function<bool()> stop_requested)
+Engine::Engine(const ProcessGroup& group, const Config& config,
+               std::function<bool()> stop_requested)
     : stop_requested_(std::move(stop_requested)), loss_scale_(config.loss_scale.initial) {
-  if (!group.communicator()) throw InvalidArgument("the process group is empty; take it from launch or split");
+  if (!group.communicator())
+    throw InvalidArgument("the process group is empty; take it from launch or split");
   validate(config);
   c_.config = config;
   c_.parent = group.communicator();
@@ -80,12 +94,14 @@ void Engine::agree() {
   Bytes record(sizeof hashes);
   std::memcpy(record.data(), &hashes, sizeof hashes);
 
-  // First the hashes; only when they differ does every rank send its description, to be put into words once.
+  // First the hashes; only when they differ does every rank send its description, to be put into
+  // words once.
   Bytes result;
   c_.parent->control().fold(
       "layout", record,
       [](std::span<const Bytes> records, Bytes& out) {
-        const bool same = std::all_of(records.begin(), records.end(), [&](const Bytes& r) { return r == records[0]; });
+        const bool same = std::all_of(records.begin(), records.end(),
+                                      [&](const Bytes& r) { return r == records[0]; });
         out.assign(1, std::byte{same});
       },
       result, "comparison of layouts");
@@ -109,7 +125,8 @@ void Engine::agree() {
           Bytes layout_here;
           reader.get_list(layout_here);
           if (options_here != options0) {
-            text = fmt::format("rank {}: Config differs from rank 0's: \"{}\", rank 0 has \"{}\"", rank, options_here, options0);
+            text = fmt::format("rank {}: Config differs from rank 0's: \"{}\", rank 0 has \"{}\"",
+                               rank, options_here, options0);
             break;
           }
           if (layout_here != layout0) {
@@ -132,20 +149,24 @@ void Engine::set_up() {
   c_.reduce = c_.parent->split(0, c_.rank());
   c_.gather_stream = c_.gather->make_stream("gather");
   c_.reduce_stream = c_.reduce->make_stream("reduce");
-  c_.state = std::make_unique<State>(c_.layout, plan_state(c_.layout, c_.config, c_.groups, c_.unit_memory), c_.config.stage,
-                                     *c_.gather);
+  c_.state = std::make_unique<State>(c_.layout,
+                                     plan_state(c_.layout, c_.config, c_.groups, c_.unit_memory),
+                                     c_.config.stage, *c_.gather);
   gatherer_.prepare();
   reducer_.prepare();
   visits_ = visits(c_.layout, *c_.state);
-  log::info("{} parameters in {} units, stage {}, {} ranks", c_.layout.elements(), c_.layout.units.size(), c_.config.stage, c_.world());
+  log::info("{} parameters in {} units, stage {}, {} ranks", c_.layout.elements(),
+            c_.layout.units.size(), c_.config.stage, c_.world());
 }
 
-std::vector<std::vector<Engine::Visit>> Engine::visits(const Layout& layout, const State& state) const {
+std::vector<std::vector<Engine::Visit>> Engine::visits(const Layout& layout,
+                                                       const State& state) const {
   std::vector<std::vector<Visit>> result(layout.flats.size());
   for (std::size_t f = 0; f < layout.flats.size(); ++f) {
     const FlatInfo& flat = layout.flats[f];
     const FlatArrays& arrays = state.arrays(static_cast<int>(f));
-    for (const Piece& piece : pieces(layout, flat, arrays.owned_first, arrays.owned_first + arrays.owned_count)) {
+    for (const Piece& piece :
+         pieces(layout, flat, arrays.owned_first, arrays.owned_first + arrays.owned_count)) {
       const ParameterInfo& parameter = layout.parameters[piece.parameter];
       Visit& visit = result[f].emplace_back();
       visit.parameter = piece.parameter;
@@ -168,7 +189,9 @@ void Engine::fill(const Initializer& initializer, const std::function<bool(int p
       for (std::int64_t first = 0; first < count; first += kFillElements) {
         const auto n = static_cast<std::size_t>(std::min(kFillElements, count - first));
         const update::Run run = update::part(visit.run, static_cast<std::size_t>(first), n);
-        initializer({.name = parameter.name, .shape = parameter.shape, .first_element = run.first_element,
+        initializer({.name = parameter.name,
+                     .shape = parameter.shape,
+                     .first_element = run.first_element,
                      .values = std::span(values).first(n)});
         if (trainable) {
           update::store_weights(run, values.data());
@@ -195,8 +218,11 @@ void Engine::publish_all() {
 
 void Engine::initialize(const Initializer& initializer) {
   if (!broken_.empty()) require_usable();
-  if (ready_) throw InvalidArgument(fmt::format("rank {}: initialize called twice; add units with relayout", c_.rank()));
-  if (registered_.units.empty()) throw InvalidArgument(fmt::format("rank {}: initialize before any unit was added", c_.rank()));
+  if (ready_)
+    throw InvalidArgument(
+        fmt::format("rank {}: initialize called twice; add units with relayout", c_.rank()));
+  if (registered_.units.empty())
+    throw InvalidArgument(fmt::format("rank {}: initialize before any unit was added", c_.rank()));
   agree();
   set_up();
   fill(initializer, [](int) { return true; });
@@ -207,21 +233,25 @@ void Engine::initialize(const Initializer& initializer) {
 void Engine::initialize_from_data() {
   for (std::size_t p = 0; p < registered_.parameters.size(); ++p) {
     if (!c_.trainer_data[p] && count_elements("", registered_.parameters[p].shape) > 0) {
-      throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": initialize_from_data, but it gives no data; use initialize", c_.rank(),
-                                        registered_.parameters[p].name));
+      throw InvalidArgument(fmt::format(
+          "rank {}: parameter \"{}\": initialize_from_data, but it gives no data; use initialize",
+          c_.rank(), registered_.parameters[p].name));
     }
   }
   agree();
-  // Rank 0's tensors are everybody's: broadcast straight into the trainer's memory, then take the own parts from there.
+  // Rank 0's tensors are everybody's: broadcast straight into the trainer's memory, then take the
+  // own parts from there.
   for (const ParameterInfo& parameter : registered_.parameters) {
     const auto index = static_cast<std::size_t>(&parameter - registered_.parameters.data());
-    const auto bytes = static_cast<std::size_t>(count_elements(parameter.name, parameter.shape)) * size_of(parameter.dtype);
+    const auto bytes = static_cast<std::size_t>(count_elements(parameter.name, parameter.shape)) *
+                       size_of(parameter.dtype);
     ProcessGroup(c_.parent).broadcast({static_cast<std::byte*>(c_.trainer_data[index]), bytes}, 0);
   }
   initialize([this](const InitializeRun& run) {
     const int p = names_.find(run.name)->second;
     const ParameterInfo& parameter = registered_.parameters[p];
-    const auto* data = static_cast<const std::byte*>(c_.trainer_data[p]) + run.first_element * size_of(parameter.dtype);
+    const auto* data = static_cast<const std::byte*>(c_.trainer_data[p]) +
+                       run.first_element * size_of(parameter.dtype);
     arithmetic().cast(data, parameter.dtype, run.values.data(), DType::f32, run.values.size());
   });
 }
@@ -235,7 +265,8 @@ void Engine::relayout(const Initializer& initializer) {
   }
   agree();
   gatherer_.invalidate();
-  // The old communicators, state and arrays live until every rank has taken what it needs from them.
+  // The old communicators, state and arrays live until every rank has taken what it needs from
+  // them.
   const Layout old_layout = std::move(c_.layout);
   const auto old_visits = std::move(visits_);
   const std::shared_ptr<Communicator> old_gather = c_.gather;
@@ -249,8 +280,10 @@ void Engine::relayout(const Initializer& initializer) {
   ProcessGroup(c_.parent).barrier();
 }
 
-// Flat by flat and kind by kind: whole in fp32 (exact for every type), from which each rank takes its new parts.
-void Engine::carry_over(const Layout& old_layout, State& old_state, const std::vector<std::vector<Visit>>& old_visits) {
+// Flat by flat and kind by kind: whole in fp32 (exact for every type), from which each rank takes
+// its new parts.
+void Engine::carry_over(const Layout& old_layout, State& old_state,
+                        const std::vector<std::vector<Visit>>& old_visits) {
   for (int f = 0; f < static_cast<int>(old_layout.flats.size()); ++f) {
     const FlatInfo& flat = old_layout.flats[f];
     std::vector<std::string> kinds = {"master"};
@@ -265,13 +298,15 @@ void Engine::carry_over(const Layout& old_layout, State& old_state, const std::v
           if (visit.parameter >= static_cast<int>(old_layout.parameters.size())) continue;
           const ParameterInfo& before = old_layout.parameters[visit.parameter];
           if (before.flat != f) continue;
-          const float* values = whole.data() + before.offset + static_cast<std::int64_t>(visit.run.first_element);
+          const float* values =
+              whole.data() + before.offset + static_cast<std::int64_t>(visit.run.first_element);
           const bool trainable = c_.layout.flats[g].trainable;
           if (kind == "master") {
             if (trainable) {
               update::store_weights(visit.run, values);
             } else {
-              arithmetic().cast(values, DType::f32, visit.run.weight, visit.run.weight_type, visit.run.count);
+              arithmetic().cast(values, DType::f32, visit.run.weight, visit.run.weight_type,
+                                visit.run.count);
             }
             continue;
           }
@@ -279,7 +314,8 @@ void Engine::carry_over(const Layout& old_layout, State& old_state, const std::v
           const auto names = update::state_names(c_.groups[before.group]);
           const auto name = std::find(names.begin(), names.end(), kind);
           if (name == names.end()) continue;
-          std::byte* state = static_cast<std::byte*>(visit.run.state[static_cast<std::size_t>(name - names.begin())]);
+          std::byte* state = static_cast<std::byte*>(
+              visit.run.state[static_cast<std::size_t>(name - names.begin())]);
           arithmetic().cast(values, DType::f32, state, visit.run.state_type, visit.run.count);
         }
       }

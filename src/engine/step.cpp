@@ -21,7 +21,8 @@ bool is_used(const std::vector<std::uint64_t>& bits, int parameter) {
 }
 
 void validate_clip(const std::optional<double>& clip) {
-  if (clip && !(*clip > 0)) throw InvalidArgument(fmt::format("clip_norm is {}, must be above 0", *clip));
+  if (clip && !(*clip > 0))
+    throw InvalidArgument(fmt::format("clip_norm is {}, must be above 0", *clip));
 }
 
 }  // namespace
@@ -59,7 +60,8 @@ HeaderRecord Engine::record(Call call, const std::optional<double>& clip_norm) c
   return r;
 }
 
-Engine::Decision Engine::decide(const HeaderResult& agreed, const std::optional<double>& clip_norm) const {
+Engine::Decision Engine::decide(const HeaderResult& agreed,
+                                const std::optional<double>& clip_norm) const {
   Decision d;
   d.finite = std::isfinite(agreed.squared_norm);
   d.skipped = !d.finite || agreed.skip || agreed.batches == 0 || agreed.weight == 0;
@@ -73,10 +75,14 @@ Engine::Decision Engine::decide(const HeaderResult& agreed, const std::optional<
 StepReport Engine::step(const StepOptions& options) {
   require_usable();
   validate_clip(options.clip_norm);
-  if (reduced_) throw InvalidArgument(fmt::format("rank {}: step after reduce_gradients; call apply", c_.rank()));
-  if (!micro_open_) throw InvalidArgument(fmt::format("rank {}: step without a micro_step", c_.rank()));
+  if (reduced_)
+    throw InvalidArgument(
+        fmt::format("rank {}: step after reduce_gradients; call apply", c_.rank()));
+  if (!micro_open_)
+    throw InvalidArgument(fmt::format("rank {}: step without a micro_step", c_.rank()));
   if (micro_index_ + 1 != micro_count_) {
-    throw InvalidArgument(fmt::format("rank {}: step after micro-step {} of {}", c_.rank(), micro_index_ + 1, micro_count_));
+    throw InvalidArgument(fmt::format("rank {}: step after micro-step {} of {}", c_.rank(),
+                                      micro_index_ + 1, micro_count_));
   }
   close_micro_step();
   gatherer_.settle();
@@ -128,7 +134,8 @@ void Engine::update(const HeaderResult& agreed, float factor) {
   for (int p = 0; p < static_cast<int>(step_counts_.size()); ++p) {
     if (is_used(agreed.used, p) && !c_.masked[p]) ++step_counts_[p];
   }
-  const std::size_t tile = c_.config.tile_elements == 0 ? SIZE_MAX : (c_.config.tile_elements + 1023) / 1024 * 1024;
+  const std::size_t tile =
+      c_.config.tile_elements == 0 ? SIZE_MAX : (c_.config.tile_elements + 1023) / 1024 * 1024;
   for (int u = 0; u < static_cast<int>(c_.layout.units.size()); ++u) {
     bool touched = false;
     {
@@ -139,8 +146,10 @@ void Engine::update(const HeaderResult& agreed, float factor) {
         for (const Visit& visit : visits_[static_cast<std::size_t>(f)]) {
           // DDP's rule: what nobody used keeps its bits, its state and its step count.
           if (!is_used(agreed.used, visit.parameter) || c_.masked[visit.parameter]) continue;
-          for (std::size_t first = 0; first < visit.run.count; first += std::min(tile, visit.run.count - first)) {
-            update::Run run = update::part(visit.run, first, std::min(tile, visit.run.count - first));
+          for (std::size_t first = 0; first < visit.run.count;
+               first += std::min(tile, visit.run.count - first)) {
+            update::Run run =
+                update::part(visit.run, first, std::min(tile, visit.run.count - first));
             run.factor = factor;
             run.step = step_counts_[visit.parameter];
             update::apply(c_.groups[c_.parameter(visit.parameter).group], run);
@@ -174,15 +183,18 @@ void Engine::back_off_or_grow(const HeaderResult& agreed, const Decision& decisi
 
 Gradients Engine::reduce_gradients() {
   require_usable();
-  if (reduced_) throw InvalidArgument(fmt::format("rank {}: reduce_gradients twice; call apply", c_.rank()));
+  if (reduced_)
+    throw InvalidArgument(fmt::format("rank {}: reduce_gradients twice; call apply", c_.rank()));
   if (!micro_open_ || micro_index_ + 1 != micro_count_) {
-    throw InvalidArgument(fmt::format("rank {}: reduce_gradients before the last micro-step", c_.rank()));
+    throw InvalidArgument(
+        fmt::format("rank {}: reduce_gradients before the last micro-step", c_.rank()));
   }
   close_micro_step();
   gatherer_.settle();
   reducer_.wait();
   try {
-    agreed_ = exchange(c_.reduce->control(), record(Call::reduce_gradients, std::nullopt), buffers_, control_bytes_);
+    agreed_ = exchange(c_.reduce->control(), record(Call::reduce_gradients, std::nullopt), buffers_,
+                       control_bytes_);
   } catch (const InvalidArgument&) {
     end_step();
     throw;
@@ -201,7 +213,8 @@ StepReport Engine::apply(Gradients& gradients, const ApplyOptions& options) {
   require_usable();
   validate_clip(options.clip_norm);
   if (!reduced_ || gradients.engine_ != this) {
-    throw InvalidArgument(fmt::format("rank {}: apply without reduce_gradients of this optimizer before it", c_.rank()));
+    throw InvalidArgument(fmt::format(
+        "rank {}: apply without reduce_gradients of this optimizer before it", c_.rank()));
   }
   if (changed_) reducer_.compute_norm_again();
   HeaderRecord mine = record(Call::apply, options.clip_norm);
@@ -223,7 +236,9 @@ StepReport Engine::apply(Gradients& gradients, const ApplyOptions& options) {
 }
 
 std::vector<GradientSpan> Engine::gradient_spans(bool change) {
-  if (!reduced_) throw InvalidArgument(fmt::format("rank {}: gradients are looked at outside reduce_gradients and apply", c_.rank()));
+  if (!reduced_)
+    throw InvalidArgument(fmt::format(
+        "rank {}: gradients are looked at outside reduce_gradients and apply", c_.rank()));
   changed_ = changed_ || change;
   std::vector<GradientSpan> spans;
   for (std::size_t f = 0; f < c_.layout.flats.size(); ++f) {
@@ -234,18 +249,23 @@ std::vector<GradientSpan> Engine::gradient_spans(bool change) {
     for (const Piece& piece : pieces(c_.layout, flat, first, first + flat.shard)) {
       std::byte* data = c_.state->arrays(static_cast<int>(f)).reduced +
                         (piece.flat_first - first) * static_cast<std::int64_t>(size_of(type));
-      spans.push_back({.parameter = Parameter(this, piece.parameter), .first_element = piece.first, .count = piece.count,
-                       .data = data, .type = type});
+      spans.push_back({.parameter = Parameter(this, piece.parameter),
+                       .first_element = piece.first,
+                       .count = piece.count,
+                       .data = data,
+                       .type = type});
     }
   }
   return spans;
 }
 
-StepReport Engine::joint_step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers,
+StepReport Engine::joint_step(const ProcessGroup& parent,
+                              std::span<ShardedOptimizer* const> optimizers,
                               const StepOptions& options) {
   validate_clip(options.clip_norm);
   const int rank = parent.rank();
-  if (optimizers.empty()) throw InvalidArgument(fmt::format("rank {}: joint step of no optimizers", rank));
+  if (optimizers.empty())
+    throw InvalidArgument(fmt::format("rank {}: joint step of no optimizers", rank));
   Engine& lead = optimizers.front()->engine();
   HeaderRecord mine;
   mine.call = Call::joint_step;
@@ -262,25 +282,33 @@ StepReport Engine::joint_step(const ProcessGroup& parent, std::span<ShardedOptim
     Engine& engine = optimizer->engine();
     engine.require_usable();
     if (!engine.micro_open_ || engine.micro_index_ + 1 != engine.micro_count_ || engine.reduced_) {
-      throw InvalidArgument(fmt::format("rank {}: joint step: an optimizer is not after its last micro-step", rank));
+      throw InvalidArgument(
+          fmt::format("rank {}: joint step: an optimizer is not after its last micro-step", rank));
     }
     if (engine.weight_ != lead.weight_ || engine.batches_ != lead.batches_) {
-      throw InvalidArgument(fmt::format("rank {}: joint step: an optimizer has seen weight {} in {} batches, the first {} in {}; pass the "
-                                        "same weights to all", rank, engine.weight_, engine.batches_, lead.weight_, lead.batches_));
+      throw InvalidArgument(
+          fmt::format("rank {}: joint step: an optimizer has seen weight {} in {} batches, the "
+                      "first {} in {}; pass the "
+                      "same weights to all",
+                      rank, engine.weight_, engine.batches_, lead.weight_, lead.batches_));
     }
     if (engine.loss_scale_ != lead.loss_scale_) {
-      throw InvalidArgument(fmt::format("rank {}: joint step: loss scales {} and {} differ", rank, engine.loss_scale_, lead.loss_scale_));
+      throw InvalidArgument(fmt::format("rank {}: joint step: loss scales {} and {} differ", rank,
+                                        engine.loss_scale_, lead.loss_scale_));
     }
     engine.close_micro_step();
     engine.gatherer_.settle();
     engine.reducer_.wait();
-    agreed.push_back(exchange(engine.c_.reduce->control(), engine.record(Call::joint_step, options.clip_norm), engine.buffers_,
+    agreed.push_back(exchange(engine.c_.reduce->control(),
+                              engine.record(Call::joint_step, options.clip_norm), engine.buffers_,
                               engine.control_bytes_));
     mine.stop = mine.stop || agreed.back().stop;
-    if (engine.c_.rank() == 0) mine.squared_norm += agreed.back().squared_norm / engine.c_.config.replicas;
+    if (engine.c_.rank() == 0)
+      mine.squared_norm += agreed.back().squared_norm / engine.c_.config.replicas;
   }
   // Then the parent's: one norm, one weight, one decision.
-  const HeaderResult total = exchange(parent.communicator()->control(), mine, lead.buffers_, lead.control_bytes_);
+  const HeaderResult total =
+      exchange(parent.communicator()->control(), mine, lead.buffers_, lead.control_bytes_);
   const Decision decision = lead.decide(total, options.clip_norm);
   StepReport report;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
@@ -299,7 +327,8 @@ StepReport Engine::joint_step(const ProcessGroup& parent, std::span<ShardedOptim
 
 namespace ration {
 
-StepReport step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers, const StepOptions& options) {
+StepReport step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers,
+                const StepOptions& options) {
   return detail::Engine::joint_step(parent, optimizers, options);
 }
 

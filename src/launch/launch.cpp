@@ -42,7 +42,8 @@ int parse_ranks(std::string_view text, std::string_view source) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > kMostRanks) {
-    throw InvalidArgument(fmt::format("{} is \"{}\", must be a number of ranks from 1 to {}", source, text, kMostRanks));
+    throw InvalidArgument(fmt::format("{} is \"{}\", must be a number of ranks from 1 to {}",
+                                      source, text, kMostRanks));
   }
   return value;
 }
@@ -91,7 +92,8 @@ class FirstFailure {
 
 }  // namespace
 
-int launch(int argc, char** argv, const std::function<void(World&)>& body, const LaunchOptions& options) {
+int launch(int argc, char** argv, const std::function<void(World&)>& body,
+           const LaunchOptions& options) {
   try {
     const int ranks = ranks_to_start(argc, argv, options);
     const std::vector<std::shared_ptr<Communicator>> communicators = make_threads(ranks);

@@ -20,7 +20,9 @@ extern "C" void on_signal(int signal) {
 
 }  // namespace
 
-bool arrived() { return count.load(std::memory_order_relaxed) > 0; }
+bool arrived() {
+  return count.load(std::memory_order_relaxed) > 0;
+}
 
 Handling::Handling(bool wanted) : wanted_(wanted) {
   count.store(0);

@@ -6,8 +6,8 @@ namespace ration::launch_signals {
 /// A signal has arrived since handling began.
 bool arrived();
 
-/// While alive: the first SIGINT or SIGTERM is remembered, a second ends the process at once. The handlers found before are put
-/// back.
+/// While alive: the first SIGINT or SIGTERM is remembered, a second ends the process at once. The
+/// handlers found before are put back.
 class Handling {
  public:
   explicit Handling(bool wanted);

@@ -10,13 +10,13 @@ namespace ration {
 namespace {
 
 struct Described {
-  std::string name;
-  std::string unit;
-  std::vector<std::int64_t> shape;
+  std::string name = {};
+  std::string unit = {};
+  std::vector<std::int64_t> shape = {};
   DType dtype{};
   bool trainable = true;
   int group = 0;
-  std::string tied_to;
+  std::string tied_to = {};
   bool keep_whole = false;
 };
 
@@ -58,14 +58,21 @@ std::vector<std::byte> describe(const Layout& layout) {
     const UnitInfo& unit = layout.units[u];
     for (const int p : unit.parameters) {
       const ParameterInfo& info = layout.parameters[p];
-      put(writer, {.name = info.name, .unit = unit.name, .shape = info.shape, .dtype = info.dtype,
-                   .trainable = info.trainable, .group = info.group, .tied_to = "",
+      put(writer, {.name = info.name,
+                   .unit = unit.name,
+                   .shape = info.shape,
+                   .dtype = info.dtype,
+                   .trainable = info.trainable,
+                   .group = info.group,
                    .keep_whole = unit.keep_whole});
     }
     for (const TiedName& tied : layout.tied) {
       if (tied.unit != u) continue;
-      put(writer, {.name = tied.name, .unit = unit.name, .shape = {},
-                   .tied_to = layout.parameters[tied.parameter].name, .keep_whole = unit.keep_whole});
+      put(writer, {.name = tied.name,
+                   .unit = unit.name,
+                   .shape = {},
+                   .tied_to = layout.parameters[tied.parameter].name,
+                   .keep_whole = unit.keep_whole});
     }
   }
   return bytes;
@@ -78,18 +85,20 @@ std::string explain_difference(int rank, const std::vector<std::byte>& theirs,
   constexpr std::string_view advice = "register the same parameters in the same order on all ranks";
   for (std::size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
     if (i >= b.size()) {
-      return fmt::format("rank {}: parameter \"{}\" is missing, rank 0 registers it; {}", rank, a[i].name, advice);
+      return fmt::format("rank {}: parameter \"{}\" is missing, rank 0 registers it; {}", rank,
+                         a[i].name, advice);
     }
     if (i >= a.size()) {
-      return fmt::format("rank {}: parameter \"{}\" is registered, rank 0 has no such; {}", rank, b[i].name, advice);
+      return fmt::format("rank {}: parameter \"{}\" is registered, rank 0 has no such; {}", rank,
+                         b[i].name, advice);
     }
     const auto differs = [&](std::string_view what, const auto& there, const auto& here) {
-      return fmt::format("rank {}: parameter \"{}\" has {} {}, rank 0 has {}; {}", rank, b[i].name, what, there, here,
-                         advice);
+      return fmt::format("rank {}: parameter \"{}\" has {} {}, rank 0 has {}; {}", rank, b[i].name,
+                         what, there, here, advice);
     };
     if (a[i].name != b[i].name) {
-      return fmt::format("rank {}: parameter \"{}\" is number {}, rank 0 has \"{}\" there; {}", rank, b[i].name, i,
-                         a[i].name, advice);
+      return fmt::format("rank {}: parameter \"{}\" is number {}, rank 0 has \"{}\" there; {}",
+                         rank, b[i].name, i, a[i].name, advice);
     }
     if (a[i].shape != b[i].shape) {
       return differs("shape", fmt::format("[{}]", fmt::join(b[i].shape, ", ")),
@@ -97,10 +106,12 @@ std::string explain_difference(int rank, const std::vector<std::byte>& theirs,
     }
     if (a[i].dtype != b[i].dtype) return differs("type", name_of(b[i].dtype), name_of(a[i].dtype));
     if (a[i].unit != b[i].unit) return differs("unit", b[i].unit, a[i].unit);
-    if (a[i].trainable != b[i].trainable) return differs("trainable", b[i].trainable, a[i].trainable);
+    if (a[i].trainable != b[i].trainable)
+      return differs("trainable", b[i].trainable, a[i].trainable);
     if (a[i].group != b[i].group) return differs("group", b[i].group, a[i].group);
     if (a[i].tied_to != b[i].tied_to) return differs("tied_to", b[i].tied_to, a[i].tied_to);
-    if (a[i].keep_whole != b[i].keep_whole) return differs("keep_whole", b[i].keep_whole, a[i].keep_whole);
+    if (a[i].keep_whole != b[i].keep_whole)
+      return differs("keep_whole", b[i].keep_whole, a[i].keep_whole);
   }
   return fmt::format("rank {}: the layout differs from rank 0's", rank);
 }

@@ -28,8 +28,8 @@ std::int64_t count_elements(std::string_view name, const std::vector<std::int64_
                                         size, fmt::join(shape, ", ")));
     }
     if (size != 0 && count > kMost / size) {
-      throw InvalidArgument(fmt::format("parameter \"{}\": shape [{}] has more than {} elements", name,
-                                        fmt::join(shape, ", "), kMost));
+      throw InvalidArgument(fmt::format("parameter \"{}\": shape [{}] has more than {} elements",
+                                        name, fmt::join(shape, ", "), kMost));
     }
     count *= size;
   }
@@ -55,8 +55,8 @@ int flat_for(Layout& layout, int unit, const ParameterInfo& parameter) {
     const FlatInfo& flat = layout.flats[index];
     if (flat.dtype == parameter.dtype && flat.trainable == parameter.trainable) return index;
   }
-  layout.flats.push_back({.unit = unit, .dtype = parameter.dtype, .trainable = parameter.trainable,
-                          .parameters = {}});
+  layout.flats.push_back(
+      {.unit = unit, .dtype = parameter.dtype, .trainable = parameter.trainable});
   const int index = static_cast<int>(layout.flats.size()) - 1;
   layout.units[unit].flats.push_back(index);
   return index;
@@ -92,7 +92,9 @@ std::vector<Piece> pieces(const Layout& layout, const FlatInfo& flat, std::int64
     const std::int64_t first = std::max(begin, parameter.offset);
     const std::int64_t last = std::min(end, parameter.offset + parameter.count);
     if (first < last) {
-      result.push_back({.parameter = p, .first = first - parameter.offset, .flat_first = first,
+      result.push_back({.parameter = p,
+                        .first = first - parameter.offset,
+                        .flat_first = first,
                         .count = last - first});
     }
   }

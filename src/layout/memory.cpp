@@ -6,21 +6,30 @@ namespace ration {
 
 std::string_view name_of(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::parameters: return "parameters";
-    case MemoryKind::gradients: return "gradients";
-    case MemoryKind::optimizer_state: return "optimizer_state";
-    case MemoryKind::buffers: return "buffers";
-    case MemoryKind::snapshot: return "snapshot";
-    case MemoryKind::trainer: return "trainer";
+    case MemoryKind::parameters:
+      return "parameters";
+    case MemoryKind::gradients:
+      return "gradients";
+    case MemoryKind::optimizer_state:
+      return "optimizer_state";
+    case MemoryKind::buffers:
+      return "buffers";
+    case MemoryKind::snapshot:
+      return "snapshot";
+    case MemoryKind::trainer:
+      return "trainer";
   }
   return "?";
 }
 
 std::string_view name_of(Tier tier) {
   switch (tier) {
-    case Tier::device: return "device";
-    case Tier::host: return "host";
-    case Tier::disk: return "disk";
+    case Tier::device:
+      return "device";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
   }
   return "?";
 }
@@ -33,12 +42,14 @@ std::string MemoryReport::table() const {
   for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
     if (planned[kind] == 0 && allocated[kind] == 0) continue;
     text += fmt::format("{:<16}{:>14.2f}{:>14.2f}\n", name_of(static_cast<MemoryKind>(kind)),
-                        static_cast<double>(planned[kind]) / kMiB, static_cast<double>(allocated[kind]) / kMiB);
+                        static_cast<double>(planned[kind]) / kMiB,
+                        static_cast<double>(allocated[kind]) / kMiB);
     all_planned += planned[kind];
     all_allocated += allocated[kind];
   }
-  text += fmt::format("{:<16}{:>14.2f}{:>14.2f}\n", "total", static_cast<double>(all_planned) / kMiB,
-                      static_cast<double>(all_allocated) / kMiB);
+  text +=
+      fmt::format("{:<16}{:>14.2f}{:>14.2f}\n", "total", static_cast<double>(all_planned) / kMiB,
+                  static_cast<double>(all_allocated) / kMiB);
   return text;
 }
 

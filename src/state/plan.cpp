@@ -9,18 +9,21 @@
 namespace ration {
 
 Accumulation accumulation_of(const Config& config) {
-  return config.accumulation.value_or(config.stage <= 1 ? Accumulation::local : Accumulation::sharded);
+  return config.accumulation.value_or(config.stage <= 1 ? Accumulation::local
+                                                        : Accumulation::sharded);
 }
 
 std::string flat_name(const Layout& layout, int flat) {
   const FlatInfo& info = layout.flats[flat];
-  return fmt::format("{}/{}{}", layout.units[info.unit].name, name_of(info.dtype), info.trainable ? "" : "/frozen");
+  return fmt::format("{}/{}{}", layout.units[info.unit].name, name_of(info.dtype),
+                     info.trainable ? "" : "/frozen");
 }
 
 std::int64_t whole_bytes(const Layout& layout, int unit) {
   std::int64_t bytes = 0;
   for (const int f : layout.units[unit].flats) {
-    bytes += layout.padded(layout.flats[f]) * static_cast<std::int64_t>(size_of(layout.flats[f].dtype));
+    bytes +=
+        layout.padded(layout.flats[f]) * static_cast<std::int64_t>(size_of(layout.flats[f].dtype));
   }
   return bytes;
 }
@@ -48,7 +51,9 @@ class Planner {
 
  private:
   int entry(std::string name, MemoryKind kind, std::int64_t elements, std::size_t element_bytes) {
-    plan_.inventory.push_back({.name = std::move(name), .kind = kind, .tier = Tier::device,
+    plan_.inventory.push_back({.name = std::move(name),
+                               .kind = kind,
+                               .tier = Tier::device,
                                .bytes = static_cast<std::uint64_t>(elements) * element_bytes});
     return static_cast<int>(plan_.inventory.size()) - 1;
   }
@@ -59,22 +64,27 @@ class Planner {
     const std::size_t element = size_of(info.dtype);
     if (units_[info.unit].trainer_data) {
       if (config_.stage == 3) {
-        throw InvalidArgument(fmt::format("unit \"{}\": stage 3 shards parameters, but the trainer owns its tensors; "
-                                          "give UnitOptions::acquire and release instead of data, or use stage 2",
-                                          unit.name));
+        throw InvalidArgument(
+            fmt::format("unit \"{}\": stage 3 shards parameters, but the trainer owns its tensors; "
+                        "give UnitOptions::acquire and release instead of data, or use stage 2",
+                        unit.name));
       }
-      entry(flat_name(layout_, f) + "/trainer's parameters", MemoryKind::trainer, info.length, element);
+      entry(flat_name(layout_, f) + "/trainer's parameters", MemoryKind::trainer, info.length,
+            element);
       flat.in_trainer = config_.stage == 0;
       if (!flat.in_trainer) {
-        flat.shard = entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters, info.shard, element);
+        flat.shard = entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters, info.shard,
+                           element);
       }
       return;
     }
     flat.gathered_in_slot = config_.stage == 3 && !unit.keep_whole;
     if (flat.gathered_in_slot) {
-      flat.shard = entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters, info.shard, element);
+      flat.shard =
+          entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters, info.shard, element);
     } else {
-      flat.whole = entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters, layout_.padded(info), element);
+      flat.whole = entry(flat_name(layout_, f) + "/parameter", MemoryKind::parameters,
+                         layout_.padded(info), element);
     }
   }
 
@@ -88,32 +98,37 @@ class Planner {
     const bool local = accumulation_of(config_) == Accumulation::local;
 
     flat.gradient_type = config_.precision.gradient.value_or(info.dtype);
-    flat.reduce_type =
-        config_.precision.reduce.value_or(flat.gradient_type == DType::bf16 ? DType::bf16 : DType::f32);
+    flat.reduce_type = config_.precision.reduce.value_or(
+        flat.gradient_type == DType::bf16 ? DType::bf16 : DType::f32);
     flat.reduced_type = several && !local ? DType::f32 : flat.reduce_type;
     if (units_[info.unit].trainer_gradient) {
       if (stage >= 2) {
-        throw InvalidArgument(fmt::format("unit \"{}\": stage {} shards gradients, but the trainer owns whole ones; leave "
-                                          "ParameterSpec::gradient empty and write to Unit::gradient, or use stage 1",
-                                          layout_.units[info.unit].name, stage));
+        throw InvalidArgument(fmt::format(
+            "unit \"{}\": stage {} shards gradients, but the trainer owns whole ones; leave "
+            "ParameterSpec::gradient empty and write to Unit::gradient, or use stage 1",
+            layout_.units[info.unit].name, stage));
       }
-      entry(name + "/trainer's gradients", MemoryKind::trainer, info.length, size_of(flat.gradient_type));
+      entry(name + "/trainer's gradients", MemoryKind::trainer, info.length,
+            size_of(flat.gradient_type));
     }
     const bool trainer = units_[info.unit].trainer_gradient;
     flat.accumulates_in_place = several && local && flat.gradient_type == DType::f32 && !trainer;
     flat.uses_bucket = trainer || (several ? !flat.accumulates_in_place : stage >= 2);
     if (!flat.uses_bucket) {
-      flat.gradient = entry(name + "/gradient", MemoryKind::gradients, whole, size_of(flat.gradient_type));
+      flat.gradient =
+          entry(name + "/gradient", MemoryKind::gradients, whole, size_of(flat.gradient_type));
     }
     if (several && local && !flat.accumulates_in_place) {
       flat.accumulator = entry(name + "/accumulator", MemoryKind::gradients, whole, sizeof(float));
     }
     // What is sent persists whole: then its own part can hold the result.
-    const bool sent_persists = flat.accumulator != kNone || (flat.gradient != kNone && (!several || local));
+    const bool sent_persists =
+        flat.accumulator != kNone || (flat.gradient != kNone && (!several || local));
     const DType sent_type = flat.accumulator != kNone ? DType::f32 : flat.gradient_type;
     flat.reduced_in_place = sent_persists && sent_type == flat.reduced_type;
     if (!flat.reduced_in_place) {
-      flat.reduced = entry(name + "/reduced gradient", MemoryKind::gradients, own, size_of(flat.reduced_type));
+      flat.reduced =
+          entry(name + "/reduced gradient", MemoryKind::gradients, own, size_of(flat.reduced_type));
     }
   }
 
@@ -128,19 +143,21 @@ class Planner {
     }
     for (const int p : info.parameters) {
       for (const std::string& kind : update::state_names(groups_[layout_.parameters[p].group])) {
-        if (std::find(flat.state_kinds.begin(), flat.state_kinds.end(), kind) == flat.state_kinds.end()) {
+        if (std::find(flat.state_kinds.begin(), flat.state_kinds.end(), kind) ==
+            flat.state_kinds.end()) {
           flat.state_kinds.push_back(kind);
         }
       }
     }
     if (flat.state_kinds.size() > update::kMaxStates) {
-      throw InvalidArgument(fmt::format("unit \"{}\": its groups' rules need {} kinds of state in one flat, at most {} are "
-                                        "possible; put the groups in units of their own",
-                                        layout_.units[info.unit].name, flat.state_kinds.size(), update::kMaxStates));
+      throw InvalidArgument(fmt::format(
+          "unit \"{}\": its groups' rules need {} kinds of state in one flat, at most {} are "
+          "possible; put the groups in units of their own",
+          layout_.units[info.unit].name, flat.state_kinds.size(), update::kMaxStates));
     }
     for (std::size_t k = 0; k < flat.state_kinds.size(); ++k) {
-      flat.state[k] = entry(fmt::format("{}/{}", name, flat.state_kinds[k]), MemoryKind::optimizer_state, own,
-                            size_of(config_.precision.moments));
+      flat.state[k] = entry(fmt::format("{}/{}", name, flat.state_kinds[k]),
+                            MemoryKind::optimizer_state, own, size_of(config_.precision.moments));
     }
   }
 
@@ -155,20 +172,25 @@ class Planner {
         const FlatPlan& flat = plan_.flats[f];
         in_slot = in_slot || flat.gathered_in_slot;
         if (flat.uses_bucket) {
-          in_bucket += layout_.padded(layout_.flats[f]) * static_cast<std::int64_t>(size_of(flat.gradient_type));
+          in_bucket += layout_.padded(layout_.flats[f]) *
+                       static_cast<std::int64_t>(size_of(flat.gradient_type));
         }
       }
       if (in_slot && !units_[u].hooks) slot = std::max(slot, whole_bytes(layout_, u));
-      if (units_[u].trainer_data && config_.stage > 0) staging = std::max(staging, whole_bytes(layout_, u));
+      if (units_[u].trainer_data && config_.stage > 0)
+        staging = std::max(staging, whole_bytes(layout_, u));
       bucket = std::max(bucket, in_bucket);
     }
     for (int i = 0; slot > 0 && i < config_.prefetch + 1; ++i) {
-      plan_.gather_slots.push_back(entry(fmt::format("gather slot {}", i), MemoryKind::buffers, slot, 1));
+      plan_.gather_slots.push_back(
+          entry(fmt::format("gather slot {}", i), MemoryKind::buffers, slot, 1));
     }
     for (int i = 0; bucket > 0 && i < config_.buckets; ++i) {
-      plan_.buckets.push_back(entry(fmt::format("gradient bucket {}", i), MemoryKind::buffers, bucket, 1));
+      plan_.buckets.push_back(
+          entry(fmt::format("gradient bucket {}", i), MemoryKind::buffers, bucket, 1));
     }
-    if (staging > 0) plan_.staging = entry("staging for the trainer's tensors", MemoryKind::buffers, staging, 1);
+    if (staging > 0)
+      plan_.staging = entry("staging for the trainer's tensors", MemoryKind::buffers, staging, 1);
   }
 
   const Layout& layout_;

@@ -1,6 +1,6 @@
 #pragma once
-// Which arrays a rank keeps for each flat, from layout and options alone: the inventory that every allocation, the
-// report and `plan` go by.
+// Which arrays a rank keeps for each flat, from layout and options alone: the inventory that every
+// allocation, the report and `plan` go by.
 
 #include <array>
 #include <string>
@@ -38,8 +38,9 @@ struct FlatPlan {
   bool accumulates_in_place = false;  ///< the gradient is the fp32 accumulator of the micro-steps
   int gradient = kNone;               ///< whole gradient that persists
   int accumulator = kNone;            ///< whole fp32 accumulator beside the gradient
-  bool reduced_in_place = false;      ///< the reduced shard is the own part of `gradient` or `accumulator`
-  int reduced = kNone;                ///< reduced gradient: whole at stage 0, otherwise the own shard
+  bool reduced_in_place =
+      false;            ///< the reduced shard is the own part of `gradient` or `accumulator`
+  int reduced = kNone;  ///< reduced gradient: whole at stage 0, otherwise the own shard
 
   update::WeightKind weight_kind = update::WeightKind::own;
   int master = kNone;
@@ -53,14 +54,14 @@ struct StatePlan {
   std::vector<FlatPlan> flats;
   std::vector<int> gather_slots;  ///< inventory entries
   std::vector<int> buckets;
-  int staging = kNone;            ///< a unit's whole parameters on their way to the trainer's tensors
+  int staging = kNone;  ///< a unit's whole parameters on their way to the trainer's tensors
   Inventory inventory;
 };
 
 Accumulation accumulation_of(const Config& config);
 
-/// Throws InvalidArgument for what cannot be: a split master of f32 weights, a stage that the trainer's own gradients make
-/// pointless, more than kMaxStates state kinds in a flat.
+/// Throws InvalidArgument for what cannot be: a split master of f32 weights, a stage that the
+/// trainer's own gradients make pointless, more than kMaxStates state kinds in a flat.
 StatePlan plan_state(const Layout& layout, const Config& config, const std::vector<Rule>& groups,
                      const std::vector<UnitMemory>& units);
 

@@ -76,7 +76,8 @@ update::Run State::run(const Layout& layout, const Piece& piece, const Rule& rul
   update::Run run;
   run.count = static_cast<std::size_t>(piece.count);
   run.gradient_type = flat.reduced_type;
-  run.gradient = at(arrays.reduced_whole ? arrays.reduced_whole : arrays.reduced, owned, size_of(flat.reduced_type));
+  run.gradient = at(arrays.reduced_whole ? arrays.reduced_whole : arrays.reduced, owned,
+                    size_of(flat.reduced_type));
   run.weight_type = parameter.dtype;
   run.weight_kind = flat.weight_kind;
   if (flat.in_trainer) {

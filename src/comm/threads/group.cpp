@@ -65,6 +65,11 @@ ThreadsGroup::Pair& ThreadsGroup::pair(int sender, int receiver) {
   return *pair;
 }
 
+void ThreadsGroup::keep(std::shared_ptr<Memory> memory) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back(std::move(memory));
+}
+
 std::uint64_t ThreadsGroup::leave(std::shared_ptr<void> object, int takers) {
   const std::lock_guard lock(mutex_);
   left_[next_left_] = {std::move(object), takers};

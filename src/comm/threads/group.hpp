@@ -69,6 +69,9 @@ class ThreadsGroup {
   };
   Pair& pair(int sender, int receiver);
 
+  /// Holds memory that peers may read until every rank has left the group.
+  void keep(std::shared_ptr<Memory> memory);
+
   /// From the one rank that makes a shared object to all that use it: `leave` gives its number
   /// away, `takers` times `take` gives it out.
   std::uint64_t leave(std::shared_ptr<void> object, int takers);
@@ -90,6 +93,7 @@ class ThreadsGroup {
   std::map<std::pair<int, int>, std::unique_ptr<Pair>> pairs_;
   std::map<std::uint64_t, std::pair<std::shared_ptr<void>, int>> left_;
   std::uint64_t next_left_ = 0;
+  std::vector<std::shared_ptr<Memory>> kept_;
 };
 
 }  // namespace ration

@@ -39,6 +39,17 @@ Bytes record_of(const T& value) {
   return record;
 }
 
+// What peers may be reading outlives the rank that allocated it: the group keeps it until all have
+// left.
+class KeptMemory final : public Memory {
+ public:
+  explicit KeptMemory(std::shared_ptr<Memory> memory)
+      : Memory(memory->data(), memory->size()), memory_(std::move(memory)) {}
+
+ private:
+  std::shared_ptr<Memory> memory_;
+};
+
 class ThreadsCommunicator final : public Communicator {
  public:
   ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, int rank)
@@ -98,7 +109,11 @@ class ThreadsCommunicator final : public Communicator {
         direct() ? HostStream::Mode::deferred : HostStream::Mode::worker, name);
   }
 
-  std::unique_ptr<Memory> allocate(std::size_t bytes) override { return allocate_host(bytes); }
+  std::unique_ptr<Memory> allocate(std::size_t bytes) override {
+    std::shared_ptr<Memory> memory = allocate_host(bytes);
+    group_->keep(memory);
+    return std::make_unique<KeptMemory>(std::move(memory));
+  }
 
  private:
   [[nodiscard]] bool direct() const { return group_->mode() == ThreadsOptions::Mode::direct; }

@@ -8,7 +8,9 @@
 namespace ration::device {
 namespace {
 
-HostStream& host(Stream& stream) { return static_cast<HostStream&>(stream); }
+HostStream& host(Stream& stream) {
+  return static_cast<HostStream&>(stream);
+}
 
 }  // namespace
 
@@ -28,7 +30,8 @@ void copy(Stream& stream, const std::byte* from, std::byte* to, std::size_t byte
   });
 }
 
-void cast(Stream& stream, const std::byte* from, DType from_type, std::byte* to, DType to_type, std::size_t count) {
+void cast(Stream& stream, const std::byte* from, DType from_type, std::byte* to, DType to_type,
+          std::size_t count) {
   host(stream).enqueue([=](bool) {
     arithmetic().cast(from, from_type, to, to_type, count);
     return true;
@@ -42,7 +45,8 @@ void add(Stream& stream, const std::byte* from, DType from_type, std::byte* to, 
   });
 }
 
-void squared_norm(Stream& stream, const std::byte* values, DType type, std::size_t count, double* sum) {
+void squared_norm(Stream& stream, const std::byte* values, DType type, std::size_t count,
+                  double* sum) {
   host(stream).enqueue([=](bool) {
     NormTree tree;
     tree.add(values, type, count);
