@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <numbers>
 
 #include "text.hpp"
@@ -34,6 +33,22 @@ void require_writable(const char* flag, const std::string& file) {
   if (access((exists ? path : folder).c_str(), W_OK) != 0) {
     refuse(flag + (": cannot write " + file) + ": " + std::strerror(errno));
   }
+}
+
+/// A finite number of 0 or more.
+CLI::Validator number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value >= 0;
+        return good && std::isfinite(value) ? "" : text + " is not a number of 0 or more";
+      },
+      "");
+}
+
+/// A whole number; `most` is there to keep products of sizes within their types.
+CLI::Validator whole(int least, int most = 2147483647) {
+  return CLI::Range(least, most);
 }
 
 double default_learning_rate(const std::string& optimizer) {
@@ -73,24 +88,22 @@ Options parse_options(int argc, const char* const* argv) {
   CLI::App app("Trains a character-level GPT on text, its model state sharded by Ration.");
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this and exit");
-  const auto at_least = [](double least) { return CLI::Range(least, 2147483647.0); };
   const auto one_of = [](std::vector<std::string> names) { return CLI::IsMember(names); };
 
   app.add_option("--text", options.text, "Files to learn, joined (default: the licence texts)");
   app.add_option("--ranks", options.ranks, "Ranks, as threads (default: RATION_RANKS, or 4)")
-      ->check(CLI::Range(1, 4096));
+      ->check(whole(1, 4096));
   app.add_option("--stage", config.stage, "0 all replicated, to 3 all sharded")
       ->default_val(3)
-      ->check(CLI::Range(0, 3));
-  app.add_option("--steps", options.steps, "Steps to train")->check(at_least(0));
-  app.add_option("--batch", options.batch, "Sequences a step, over all ranks")->check(at_least(1));
+      ->check(whole(0, 3));
+  app.add_option("--steps", options.steps, "Steps to train")->check(whole(0));
+  app.add_option("--batch", options.batch, "Sequences a step, over all ranks")->check(whole(1));
   app.add_option("--micro-steps", options.micro_steps, "Parts of a rank's batch, one by one")
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--seq", options.shape.sequence, "Tokens in a sequence")
-      ->check(CLI::Range(1, 65536));
-  app.add_option("--layers", options.shape.layers, "Blocks")->check(CLI::Range(1, 1024));
-  app.add_option("--width", options.shape.width, "Channels")->check(CLI::Range(1, 65536));
-  app.add_option("--heads", options.shape.heads, "Attention heads")->check(CLI::Range(1, 65536));
+      ->check(whole(1, 65536));
+  app.add_option("--seq", options.shape.sequence, "Tokens in a sequence")->check(whole(1, 65536));
+  app.add_option("--layers", options.shape.layers, "Blocks")->check(whole(1, 1024));
+  app.add_option("--width", options.shape.width, "Channels")->check(whole(1, 65536));
+  app.add_option("--heads", options.shape.heads, "Attention heads")->check(whole(1, 65536));
   app.add_option("--dtype", dtype, "Weights and gradients: f32 or bf16")
       ->check(one_of({"f32", "bf16"}));
   app.add_option("--master", master, "bf16: whole fp32 weights, or split (16-bit residues)")
@@ -101,15 +114,16 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--optimizer", options.optimizer, "adamw, adam, sgd, adagrad or lion")
       ->check(one_of({"adamw", "adam", "sgd", "adagrad", "lion"}));
   app.add_option("--lr", learning_rate, "Learning rate (default: the optimizer's, adamw 0.003)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number());
   app.add_option("--schedule", schedule, "cosine or constant")
       ->check(one_of({"cosine", "constant"}));
-  app.add_option("--warmup", options.warmup, "Steps of linear warm-up")->check(at_least(0));
+  app.add_option("--warmup", options.warmup, "Steps of linear warm-up")->check(whole(0));
   app.add_option("--weight-decay", options.weight_decay, "Decay of tensors of two dimensions")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number());
   app.add_option("--clip", options.clip, "Largest norm of the gradient; 0: no limit")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", options.seed, "Of the weights and of the order of the data");
+      ->check(number());
+  app.add_option("--seed", options.seed, "Of the weights and of the order of the data")
+      ->check(number());
   app.add_option("--report", options.report, "JSON file to write at the end");
   app.add_option("--trace", options.trace, "Timeline to write at the end, for Perfetto");
   app.add_flag("--quiet", options.quiet, "Print the digest only");

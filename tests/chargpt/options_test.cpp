@@ -76,6 +76,9 @@ TEST(Options, WrongOnesAreRefused) {
   expect_refused({"--steps", "-1"}, "--steps");
   expect_refused({"--ranks", "0"}, "--ranks");
   expect_refused({"--lr", "-0.1"}, "--lr");
+  expect_refused({"--lr", "nan"}, "--lr: nan is not a number of 0 or more");
+  expect_refused({"--clip", "inf"}, "--clip: inf");
+  expect_refused({"--seed", "-3"}, "--seed");
   expect_refused({"--frobnicate"}, "--frobnicate");
   expect_refused({"extra"}, "extra");
 }
