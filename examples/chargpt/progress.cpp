@@ -1,0 +1,51 @@
+#include "progress.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace chargpt {
+
+Progress::Progress(const Options& options, int world, std::uint64_t memory)
+    : options_(options), world_(world), memory_(memory), terminal_(isatty(STDOUT_FILENO) == 1) {}
+
+void Progress::header(std::int64_t parameters, const Text& text,
+                      const ration::MemoryReport& memory) const {
+  fmt::print("{} ranks, stage {}, {} parameters, {} tokens of text, vocabulary of {}\n", world_,
+             options_.config.stage, parameters, text.tokens.size(), text.vocabulary.size());
+  std::string table = memory.table();
+  if (!table.ends_with('\n')) table += '\n';
+  fmt::print("memory of rank 0:\n{}", table);
+  std::fflush(stdout);
+}
+
+void Progress::step(int done, double loss, double gradient_norm, double learning_rate) {
+  using namespace std::chrono_literals;
+  const auto now = Clock::now();
+  const bool edge = done == 1 || done == options_.steps;
+  const bool due = terminal_ ? now - last_ >= 100ms
+                             : done / std::max(1, options_.steps / 10) !=
+                                   last_done_ / std::max(1, options_.steps / 10);
+  if (!edge && !due) return;
+  const double seconds = std::chrono::duration<double>(now - last_).count();
+  const double tokens =
+      static_cast<double>(done - last_done_) * options_.batch * options_.shape.sequence;
+  fmt::print(
+      "{}step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} MB a "
+      "rank{}",
+      terminal_ ? "\r" : "", done, fmt::formatted_size("{}", options_.steps), options_.steps, loss,
+      gradient_norm, learning_rate, tokens / std::max(seconds, 1e-9),
+      static_cast<double>(memory_) / 1e6, terminal_ ? "\033[K" : "\n");
+  std::fflush(stdout);
+  last_ = now;
+  last_done_ = done;
+  shown_ = true;
+}
+
+void Progress::end() const {
+  if (terminal_ && shown_) fmt::print("\n");
+}
+
+}  // namespace chargpt

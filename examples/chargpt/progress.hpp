@@ -1,0 +1,37 @@
+#pragma once
+// What rank 0 shows of a run.
+
+#include <chrono>
+#include <cstdint>
+
+#include <ration/ration.hpp>
+
+#include "options.hpp"
+#include "text.hpp"
+
+namespace chargpt {
+
+/// A line rewritten in place on a terminal; elsewhere a line every tenth of the run.
+class Progress {
+ public:
+  Progress(const Options& options, int world, std::uint64_t memory);
+
+  void header(std::int64_t parameters, const Text& text, const ration::MemoryReport& memory) const;
+  /// `done` steps are over.
+  void step(int done, double loss, double gradient_norm, double learning_rate);
+  /// Ends the line under way.
+  void end() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const Options& options_;
+  int world_;
+  std::uint64_t memory_;  ///< of this rank, bytes
+  bool terminal_;
+  bool shown_ = false;
+  Clock::time_point last_ = Clock::now();
+  int last_done_ = 0;
+};
+
+}  // namespace chargpt
