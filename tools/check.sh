@@ -90,8 +90,8 @@ if [ $quick = no ]; then
   stage "clang++ build" configure_and_build clang -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
     -DRATION_WERROR=ON || true
 
-  if stage "asan, ubsan build" configure_and_build asan --preset asan -DRATION_EXAMPLES=OFF; then
-    stage "asan, ubsan tests" run_rank_tests build/asan || true
+  if stage "asan+ubsan build" configure_and_build asan --preset asan -DRATION_EXAMPLES=OFF; then
+    stage "asan+ubsan tests" run_rank_tests build/asan || true
   fi
 
   fixed_addresses
