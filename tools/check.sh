@@ -18,8 +18,6 @@ esac
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1} UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 logs=build/check
-rm -rf $logs
-mkdir -p $logs
 summary=()
 failed=no
 
@@ -74,6 +72,8 @@ tidy() {
 
 start=$SECONDS
 if [ $quick = yes ]; then set_up build; else set_up build checks; fi
+rm -rf $logs
+mkdir -p $logs
 summary+=("$(printf '%-22s ok      %d s' "set-up" $((SECONDS - start)))")
 
 if [ $quick = no ]; then stage "format" bash tools/format.sh --check || true; fi

@@ -46,9 +46,11 @@ case $way in
     mkdir -p "$work/$way"
     for mode in "" --static; do
       [ -n "$mode" ] && [ "$SHARED" = 1 ] && continue
-      # shellcheck disable=SC2046,SC2086  # flags are words
-      "$CXX" -std=c++20 ${SANITIZE:+-fsanitize=$SANITIZE} "$consumer/consumer.cpp" \
-        $(pkg-config $mode --cflags --libs ration) -o "$work/$way/consumer" || fail "pkg-config $mode does not link"
+      flags=$(pkg-config ${mode:+"$mode"} --cflags --libs ration) || fail "pkg-config $mode does not know ration"
+      eval "words=($flags)"  # it quotes spaces for a shell
+      # shellcheck disable=SC2154
+      "$CXX" -std=c++20 ${SANITIZE:+-fsanitize=$SANITIZE} "$consumer/consumer.cpp" "${words[@]}" \
+        -o "$work/$way/consumer" || fail "pkg-config $mode does not link: $flags"
       LD_LIBRARY_PATH=$(pkg-config --variable=libdir ration) expect_version "$work/$way/consumer"
     done
     ;;
