@@ -2,7 +2,9 @@
 
 function(ration_flags target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion)
+  # Options are structs with defaults, given by designated initializers: what is left out is meant to be.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion
+                         -Wno-missing-field-initializers)
   if(RATION_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

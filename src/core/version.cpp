@@ -1,15 +1,39 @@
 #include <ration/version.hpp>
 
+#include <string_view>
+
 #include <fmt/format.h>
 
 namespace ration {
+namespace {
+
+struct Backend {
+  std::string_view name;
+  std::string_view built;
+};
+
+constexpr std::string_view kAbsent = "not in this version";
+
+constexpr Backend kBackends[] = {
+    {"threads", "yes (ranks as threads of one process)"},
+    {"gloo", kAbsent},
+    {"mpi", kAbsent},
+    {"nccl", kAbsent},
+    {"cuda", kAbsent},
+    {"io_uring", kAbsent},
+};
+
+}  // namespace
 
 std::string version() {
   return fmt::format("{}.{}.{}", RATION_VERSION_MAJOR, RATION_VERSION_MINOR, RATION_VERSION_PATCH);
 }
 
 std::string build_summary() {
-  return "threads  yes (ranks as threads of one process)\n";
+  std::string lines;
+  for (const Backend& backend : kBackends)
+    lines += fmt::format("{:<9} {}\n", backend.name, backend.built);
+  return lines;
 }
 
 }  // namespace ration

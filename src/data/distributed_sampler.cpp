@@ -11,18 +11,26 @@
 namespace ration {
 namespace {
 
-// torch.randperm on the CPU, from a torch.Generator seeded with `seed`: a Fisher-Yates shuffle from
-// the front with the plain remainder of MT19937's output, of which PyTorch takes two words an item
-// where one would be visibly uneven (ATen/native/TensorFactories.cpp, randperm_cpu).
+// torch.randperm on the CPU, from a torch.Generator seeded with `seed` (PyTorch's
+// aten/src/ATen/native/TensorFactories.cpp): a Fisher-Yates shuffle from the front with the plain
+// remainder of MT19937's output; where that would be visibly uneven, its inside-out variant
+// with two words an item.
 std::vector<std::int64_t> random_permutation(std::uint64_t size, std::uint64_t seed) {
+  constexpr std::uint64_t kLarge = 0xffffffffu / 20;
   std::vector<std::int64_t> order(size);
-  std::iota(order.begin(), order.end(), std::int64_t{0});
   std::mt19937 generator(static_cast<std::uint32_t>(seed));
-  const bool one_word = size < 0xffffffffu / 20;
-  for (std::uint64_t i = 0; i + 1 < size; ++i) {
-    std::uint64_t random = generator();
-    if (!one_word) random = random << 32 | generator();
-    std::swap(order[i], order[i + random % (size - i)]);
+  if (size < kLarge) {
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    for (std::uint64_t i = 0; i + 1 < size; ++i) {
+      std::swap(order[i], order[i + generator() % (size - i)]);
+    }
+    return order;
+  }
+  for (std::uint64_t i = 0; i < size; ++i) {
+    const std::uint64_t upper = generator();
+    const std::uint64_t place = (upper << 32 | generator()) % (i + 1);
+    order[i] = order[place];
+    order[place] = static_cast<std::int64_t>(i);
   }
   return order;
 }
