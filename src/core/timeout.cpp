@@ -1,5 +1,6 @@
 #include "core/timeout.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -13,15 +14,7 @@ namespace {
 
 std::int64_t from_environment() {
   const char* text = std::getenv("RATION_TIMEOUT");
-  if (!text) return 600'000;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  constexpr double kMost = 1e9;  // beyond is a mistake, and would overflow a deadline
-  if (end == text || *end != '\0' || !(seconds > 0) || seconds > kMost) {
-    throw InvalidArgument(
-        fmt::format("RATION_TIMEOUT=\"{}\": expected seconds, more than 0 and at most 1e9", text));
-  }
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(seconds * 1000));
+  return text ? parse_timeout(text).count() : 600'000;
 }
 
 std::atomic<std::int64_t>& milliseconds() {
@@ -30,6 +23,18 @@ std::atomic<std::int64_t>& milliseconds() {
 }
 
 }  // namespace
+
+std::chrono::milliseconds parse_timeout(const char* text) {
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  constexpr double kMost = 1e9;  // beyond is a mistake, and would overflow a deadline
+  if (end == text || *end != '\0' || !(seconds > 0) || seconds > kMost) {
+    throw InvalidArgument(
+        fmt::format("RATION_TIMEOUT=\"{}\": expected seconds, more than 0 and at most 1e9", text));
+  }
+  return std::chrono::milliseconds(
+      std::max(std::int64_t{1}, static_cast<std::int64_t>(seconds * 1000)));
+}
 
 std::chrono::milliseconds operation_timeout() {
   return std::chrono::milliseconds(milliseconds().load(std::memory_order_relaxed));

@@ -10,4 +10,7 @@ namespace ration {
 std::chrono::milliseconds operation_timeout();
 void set_operation_timeout(std::chrono::milliseconds timeout);
 
+/// What RATION_TIMEOUT means by `text`.
+std::chrono::milliseconds parse_timeout(const char* text);
+
 }  // namespace ration

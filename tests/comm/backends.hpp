@@ -28,15 +28,23 @@ inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool che
   return result;
 }
 
-inline std::vector<Backend> backends() {
+inline std::vector<Backend> bare_backends() {
   using Mode = ThreadsOptions::Mode;
-  return {
-      {"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
-      {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }},
-      {"checked", [](int ranks) { return make_backend_threads(ranks, Mode::direct, true); }},
-      {"checked_streams",
-       [](int ranks) { return make_backend_threads(ranks, Mode::streams, true); }},
-  };
+  return {{"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
+          {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }}};
+}
+
+inline std::vector<Backend> checked_backends() {
+  using Mode = ThreadsOptions::Mode;
+  return {{"checked", [](int ranks) { return make_backend_threads(ranks, Mode::direct, true); }},
+          {"checked_streams",
+           [](int ranks) { return make_backend_threads(ranks, Mode::streams, true); }}};
+}
+
+inline std::vector<Backend> backends() {
+  std::vector<Backend> all = bare_backends();
+  for (const Backend& backend : checked_backends()) all.push_back(backend);
+  return all;
 }
 
 struct Case {
@@ -55,12 +63,15 @@ class OnEveryBackend : public testing::TestWithParam<Case> {
   [[nodiscard]] Ranks make() const { return GetParam().backend.make(ranks()); }
 };
 
-inline std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const Backend& backend : backends()) {
-    for (const int ranks : {1, 2, 3, 5, 8}) cases.push_back({backend, ranks});
+/// With `least` ranks or more.
+inline std::vector<Case> cases(const std::vector<Backend>& backends, int least = 1) {
+  std::vector<Case> result;
+  for (const Backend& backend : backends) {
+    for (const int ranks : {1, 2, 3, 5, 8}) {
+      if (ranks >= least) result.push_back({backend, ranks});
+    }
   }
-  return cases;
+  return result;
 }
 
 inline std::string case_name(const testing::TestParamInfo<Case>& info) {

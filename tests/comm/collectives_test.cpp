@@ -340,7 +340,7 @@ TEST_P(Collectives, SentBytesAreCounted) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Collectives, testing::ValuesIn(all_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Threads, Collectives, testing::ValuesIn(cases(backends())), case_name);
 
 }  // namespace
 }  // namespace ration

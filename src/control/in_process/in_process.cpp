@@ -145,9 +145,9 @@ class InProcessControl final : public Control {
       const double seconds = std::chrono::duration<double>(timeout).count();
       alarm.raise(
           {Failure::Kind::timeout,
-           fmt::format("rank {}: {} ({} #{}): timed out after {:.1f} s waiting for ranks {}",
+           fmt::format("rank {}: {} ({} #{}): timed out after {:.1f} s waiting for rank{} {}",
                        hub_->name(rank_), what, channel.name, number, seconds,
-                       fmt::join(names, ", "))});
+                       names.size() == 1 ? "" : "s", fmt::join(names, ", "))});
     }
     if (!complete()) alarm.check_waiting();
   }

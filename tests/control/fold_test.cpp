@@ -1,0 +1,178 @@
+// Control among threads: folds, their order, and how they end early.
+
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ration/error.hpp>
+
+#include "control/in_process/in_process.hpp"
+#include "device/host/host_stream.hpp"
+#include "support/deadline.hpp"
+#include "support/ranks.hpp"
+
+namespace ration {
+namespace {
+
+using namespace std::chrono_literals;
+using Controls = std::vector<std::unique_ptr<Control>>;
+
+Bytes bytes_of(const std::string& text) {
+  Bytes bytes(text.size());
+  std::memcpy(bytes.data(), text.data(), text.size());
+  return bytes;
+}
+
+std::string text_of(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void concatenate(std::span<const Bytes> records, Bytes& result) {
+  for (const Bytes& record : records) result.insert(result.end(), record.begin(), record.end());
+}
+
+std::string fold(Control& control, const std::string& channel, const std::string& record,
+                 const Control::Combine& combine = concatenate) {
+  Bytes result;
+  control.fold(channel, bytes_of(record), combine, result, "a fold");
+  return text_of(result);
+}
+
+Control& of(const Controls& controls, int rank) {
+  return *controls[static_cast<std::size_t>(rank)];
+}
+
+class Folds : public testing::TestWithParam<int> {};
+
+TEST_P(Folds, CombineInRankOrderOnceForAll) {
+  const int ranks = GetParam();
+  const Controls controls = make_in_process_controls(ranks);
+  std::atomic<int> combined{0};
+  run_ranks(ranks, [&](int rank) {
+    Control& control = of(controls, rank);
+    EXPECT_EQ(control.rank(), rank);
+    EXPECT_EQ(control.size(), ranks);
+    for (int i = 0; i < 300; ++i) {
+      std::string expected;
+      for (int r = 0; r < ranks; ++r) expected += fmt::format("{}/{};", i, r);
+      EXPECT_EQ(fold(control, "step", fmt::format("{}/{};", i, rank),
+                     [&](std::span<const Bytes> records, Bytes& result) {
+                       ++combined;
+                       concatenate(records, result);
+                     }),
+                expected);
+    }
+  });
+  EXPECT_EQ(combined, 300);
+}
+
+TEST_P(Folds, ChannelsAreIndependent) {
+  const int ranks = GetParam();
+  const Controls controls = make_in_process_controls(ranks);
+  run_ranks(ranks, [&](int rank) {
+    // A second thread of each rank saves while the first steps.
+    std::thread saving([&] {
+      for (int i = 0; i < 100; ++i) {
+        EXPECT_EQ(fold(of(controls, rank), "save", "s"),
+                  std::string(static_cast<std::size_t>(ranks), 's'));
+      }
+    });
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(fold(of(controls, rank), "step", "t"),
+                std::string(static_cast<std::size_t>(ranks), 't'));
+    }
+    saving.join();
+  });
+}
+
+TEST_P(Folds, WhatCombineThrowsAllRanksThrow) {
+  const int ranks = GetParam();
+  const Controls controls = make_in_process_controls(ranks);
+  run_ranks(ranks, [&](int rank) {
+    try {
+      fold(of(controls, rank), "step", "x", [](std::span<const Bytes>, Bytes&) {
+        throw InvalidArgument("rank 1: its learning rate is 0.2, that of rank 0 is 0.1");
+      });
+      ADD_FAILURE() << "rank " << rank << " did not throw";
+    } catch (const InvalidArgument& e) {
+      EXPECT_STREQ(e.what(), "rank 1: its learning rate is 0.2, that of rank 0 is 0.1");
+    }
+    EXPECT_EQ(fold(of(controls, rank), "step", "y").size(), static_cast<std::size_t>(ranks));
+  });
+}
+
+TEST_P(Folds, ATimeoutNamesTheFoldAndTheMissingRanks) {
+  const int ranks = GetParam();
+  if (ranks < 3) return;
+  const WithTimeout timeout(300ms);
+  const Controls controls = make_in_process_controls(ranks);
+  try {
+    Bytes result;
+    of(controls, 1).fold("save", {}, concatenate, result, "the save of step 7");
+    FAIL() << "did not throw";
+  } catch (const Timeout& e) {
+    std::string missing = "0";
+    for (int rank = 2; rank < ranks; ++rank) missing += fmt::format(", {}", rank);
+    EXPECT_EQ(
+        e.what(),
+        "rank 1: the save of step 7 (save #0): timed out after 0.3 s waiting for ranks " + missing);
+  }
+  EXPECT_THROW(fold(of(controls, 0), "save", ""), RemoteError);  // late: it hears why
+}
+
+TEST_P(Folds, AnAbortWakesWhoeverWaitsAndTheFirstReasonStays) {
+  const int ranks = GetParam();
+  if (ranks < 2) return;
+  const Controls controls = make_in_process_controls(ranks);
+  EXPECT_EQ(of(controls, 0).aborted(), std::nullopt);
+  run_ranks(ranks, [&](int rank) {
+    if (rank == 0) {
+      of(controls, 0).abort("rank 0: first");
+      of(controls, 0).abort("rank 0: second");
+    }
+    EXPECT_THROW(
+        {
+          try {
+            fold(of(controls, rank), "step", "x");
+          } catch (const RemoteError& e) {
+            EXPECT_STREQ(e.what(), "rank 0: first");
+            throw;
+          }
+        },
+        RemoteError);
+    EXPECT_EQ(of(controls, rank).aborted(), "rank 0: first");
+  });
+}
+
+// Rank 0 waits in a fold for the others, who wait for what rank 0 has put into a stream.
+TEST_P(Folds, AWaitingRankGoesOnWithItsDeferredStreams) {
+  const int ranks = GetParam();
+  const Controls controls = make_in_process_controls(ranks);
+  std::atomic<bool> others_are_there{ranks == 1};
+  std::atomic<bool> streamed{false};
+  Signal signal;
+  run_ranks(ranks, [&](int rank) {
+    HostStream stream(HostStream::Mode::deferred, "test");
+    if (rank == 0) {
+      stream.enqueue([&](bool) {
+        if (!others_are_there.load()) return false;
+        streamed.store(true);
+        signal.notify();
+        return true;
+      });
+    } else {
+      others_are_there.store(true);
+      EXPECT_TRUE(signal.wait([&] { return streamed.load(); }, Clock::now() + 60s));
+    }
+    fold(of(controls, rank), "step", "x");
+    EXPECT_TRUE(streamed.load());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(InProcess, Folds, testing::Values(1, 2, 3, 5, 8));
+
+}  // namespace
+}  // namespace ration

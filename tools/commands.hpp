@@ -1,0 +1,12 @@
+#pragma once
+// The subcommands of `ration`: each adds itself and sets the exit code when it runs: 0 fine, 1 a
+// fault was found. What it throws is one line on stderr; InvalidArgument is exit code 2, the
+// rest 1.
+
+#include <CLI/CLI.hpp>
+
+namespace ration::tools {
+
+void add_bench_collectives(CLI::App& bench, int& exit_code);
+
+}  // namespace ration::tools
