@@ -57,17 +57,38 @@ const void* Engine::whole_address(const Whole& whole, const Parameter& parameter
 }
 
 std::uint64_t Engine::digest() {
-  const Whole whole = gather_all();
-  XXH3_state_t* state = XXH3_createState();
-  XXH3_64bits_reset(state);
-  for (int p = 0; p < static_cast<int>(c_.layout.parameters.size()); ++p) {
-    const ParameterInfo& parameter = c_.parameter(p);
-    XXH3_64bits_update(state, whole_address(whole, Parameter(this, p)),
-                       static_cast<std::size_t>(parameter.count) * size_of(parameter.dtype));
+  require_usable();
+  require_between_steps("digest");
+  gatherer_.settle();
+  // Unit by unit, which is registration order, so that no rank holds the whole model for it.
+  std::int64_t most = 0;
+  for (int u = 0; u < static_cast<int>(c_.layout.units.size()); ++u) {
+    if (gatherer_.gathered_in_slot(u)) most = std::max(most, whole_bytes(c_.layout, u));
   }
-  const std::uint64_t digest = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  return digest;
+  const std::unique_ptr<Memory> buffer = allocate_host(static_cast<std::size_t>(most));
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  for (int u = 0; u < static_cast<int>(c_.layout.units.size()); ++u) {
+    std::map<int, const std::byte*> flats;  // those gathered for this
+    std::byte* memory = buffer->data();
+    for (const int f : c_.unit(u).flats) {
+      if (!gatherer_.gathered_in_slot(u)) break;
+      gatherer_.gather_flat(f, memory);
+      flats[f] = memory;
+      memory += c_.layout.padded(c_.layout.flats[f]) *
+                static_cast<std::int64_t>(size_of(c_.layout.flats[f].dtype));
+    }
+    for (const int p : c_.unit(u).parameters) {
+      const ParameterInfo& parameter = c_.parameter(p);
+      const auto element = static_cast<std::int64_t>(size_of(parameter.dtype));
+      const auto flat = flats.find(parameter.flat);
+      const std::byte* data =
+          flat == flats.end() ? gatherer_.address(p) : flat->second + parameter.offset * element;
+      XXH3_64bits_update(state.get(), data, static_cast<std::size_t>(parameter.count * element));
+    }
+  }
+  return XXH3_64bits_digest(state.get());
 }
 
 std::vector<float> Engine::whole_values(const Layout& layout, const State& state,

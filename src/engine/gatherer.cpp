@@ -40,7 +40,7 @@ void Gatherer::prepare() {
   // Only units that are gathered within a pass have a turn.
   std::vector<int> gathered;
   for (int u = 0; u < static_cast<int>(layout.units.size()); ++u) {
-    if (in_slot(u)) gathered.push_back(u);
+    if (gathered_in_slot(u)) gathered.push_back(u);
   }
   forward_.reset(gathered);
   evaluation_.reset(gathered);
@@ -50,7 +50,7 @@ void Gatherer::prepare() {
   open_ = false;
 }
 
-bool Gatherer::in_slot(int unit) const {
+bool Gatherer::gathered_in_slot(int unit) const {
   const auto& flats = c_.unit(unit).flats;
   return !flats.empty() && c_.state->plan(flats.front()).gathered_in_slot;
 }
@@ -98,7 +98,7 @@ void Gatherer::gather(int u) {
     }
   }
   unit.asked_in = pass_number_;
-  if (in_slot(u)) {
+  if (gathered_in_slot(u)) {
     const trace::Span span("gather", name, "compute");
     if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
     if (one_sided_) {
@@ -220,7 +220,7 @@ void Gatherer::release(int u) {
         fmt::format("rank {}: unit \"{}\": released without a gather", c_.rank(), c_.unit(u).name));
   }
   --unit.held;
-  if (!in_slot(u)) return;
+  if (!gathered_in_slot(u)) return;
   if (c_.unit_memory[u].hooks) {
     c_.compute->synchronize();
     c_.unit_options[u].release(unit.memory);
@@ -253,7 +253,7 @@ const std::byte* Gatherer::address(int p) const {
 void Gatherer::publish(int u) {
   if (c_.config.stage == 0) return;
   for (const int f : c_.unit(u).flats) shares_[f]->publish();
-  if (in_slot(u)) return;
+  if (gathered_in_slot(u)) return;
   if (!c_.unit_memory[u].trainer_data) {
     for (const int f : c_.unit(u).flats) {
       all_gather(f, c_.state->arrays(f).whole);

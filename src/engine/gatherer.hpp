@@ -24,6 +24,9 @@ class Gatherer {
   /// No more gathers in the pass under way; what is left of it is joined when the next begins.
   void close() { open_ = false; }
 
+  /// Whole only between gather and release, rather than always.
+  [[nodiscard]] bool gathered_in_slot(int unit) const;
+
   /// Blocks until the unit is whole. Throws InvalidArgument for a second gather in a pass, outside
   /// a pass, or when every slot is held.
   void gather(int unit);
@@ -64,7 +67,6 @@ class Gatherer {
     std::unique_ptr<Event> ready;
   };
 
-  [[nodiscard]] bool in_slot(int unit) const;
   CanonicalOrder* order();
   void join_until(int unit);
   void fetch(int unit);
