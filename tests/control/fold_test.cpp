@@ -1,6 +1,5 @@
 // Control among threads: folds, their order, and how they end early.
 
-#include <cstring>
 #include <memory>
 #include <thread>
 
@@ -21,9 +20,8 @@ using namespace std::chrono_literals;
 using Controls = std::vector<std::unique_ptr<Control>>;
 
 Bytes bytes_of(const std::string& text) {
-  Bytes bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
-  return bytes;
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
 }
 
 std::string text_of(const Bytes& bytes) {

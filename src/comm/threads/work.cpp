@@ -6,6 +6,7 @@
 
 #include "core/align.hpp"
 #include "device/host/arithmetic.hpp"
+#include "device/host/float_control.hpp"
 
 namespace ration::work {
 namespace {
@@ -16,6 +17,7 @@ void sum_plain(const std::vector<const void*>& sources, void* to, std::size_t co
   // Integers wrap around.
   using Sum =
       std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  const FloatControl control;
   auto* out = static_cast<T*>(to);
   for (std::size_t i = 0; i < count; ++i) {
     auto total = static_cast<Sum>(static_cast<const T*>(sources[0])[i]);
