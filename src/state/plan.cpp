@@ -6,6 +6,8 @@
 
 #include <ration/error.hpp>
 
+#include "core/align.hpp"
+
 namespace ration {
 
 Accumulation accumulation_of(const Config& config) {
@@ -50,11 +52,13 @@ class Planner {
   }
 
  private:
+  // Rounded as it will be allocated, so that the plan and the memory agree to the byte.
   int entry(std::string name, MemoryKind kind, std::int64_t elements, std::size_t element_bytes) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * element_bytes;
     plan_.inventory.push_back({.name = std::move(name),
                                .kind = kind,
                                .tier = Tier::device,
-                               .bytes = static_cast<std::uint64_t>(elements) * element_bytes});
+                               .bytes = round_up(bytes, kEntryAlignment)});
     return static_cast<int>(plan_.inventory.size()) - 1;
   }
 

@@ -24,6 +24,9 @@ struct UnitMemory {
 
 inline constexpr int kNone = -1;
 
+/// Every array begins at a multiple of this many bytes.
+inline constexpr std::uint64_t kEntryAlignment = 256;
+
 /// Arrays of a flat, as indices of inventory entries (kNone: there is none).
 struct FlatPlan {
   bool gathered_in_slot = false;  ///< parameters are whole only between gather and release

@@ -2,14 +2,7 @@
 
 #include <algorithm>
 
-#include "core/align.hpp"
-
 namespace ration {
-namespace {
-
-constexpr std::size_t kEntryAlignment = 256;
-
-}  // namespace
 
 State::State(const Layout& layout, StatePlan plan, int stage, Communicator& communicator)
     : plan_(std::move(plan)) {
@@ -18,7 +11,7 @@ State::State(const Layout& layout, StatePlan plan, int stage, Communicator& comm
   for (const InventoryEntry& entry : plan_.inventory) {
     std::size_t& size = sizes[static_cast<std::size_t>(entry.kind)];
     offsets.push_back(size);
-    size += round_up<std::size_t>(entry.bytes, kEntryAlignment);
+    size += entry.bytes;
   }
   for (std::size_t kind = 0; kind < kMemoryKinds; ++kind) {
     if (static_cast<MemoryKind>(kind) == MemoryKind::trainer || sizes[kind] == 0) continue;
