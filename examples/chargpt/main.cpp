@@ -29,13 +29,13 @@ void run(const ration::World& world, const Options& options, const Text& text) {
   Trainer trainer(world, options, text);
   ration::ShardedOptimizer& optimizer = trainer.optimizer();
 
-  const ration::MemoryReport memory = optimizer.memory();
+  const auto at_start = collect(world, rank_report(optimizer.memory(), {}, {}, 0));
   std::optional<Progress> progress;
   if (world.rank() == 0 && !options.quiet) {
-    progress.emplace(
-        options, world.size(),
-        std::accumulate(memory.allocated.begin(), memory.allocated.end(), std::uint64_t{0}));
-    progress->header(trainer.parameters(), text, memory);
+    const auto& allocated = at_start[0].memory.allocated;
+    progress.emplace(options, world.size(),
+                     std::accumulate(allocated.begin(), allocated.end(), std::uint64_t{0}));
+    progress->header(trainer.parameters(), text, at_start);
   }
 
   History history;

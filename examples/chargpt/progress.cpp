@@ -12,12 +12,32 @@ Progress::Progress(const Options& options, int world, std::uint64_t memory)
     : options_(options), world_(world), memory_(memory), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
 void Progress::header(std::int64_t parameters, const Text& text,
-                      const ration::MemoryReport& memory) const {
+                      std::span<const RankReport> ranks) const {
   fmt::print("{} ranks, stage {}, {} parameters, {} tokens of text, vocabulary of {}\n", world_,
              options_.config.stage, parameters, text.tokens.size(), text.vocabulary.size());
-  std::string table = memory.table();
-  if (!table.ends_with('\n')) table += '\n';
-  fmt::print("memory of rank 0:\n{}", table);
+  fmt::print("memory, MB planned/allocated\n{:>5}", "rank");
+  constexpr ration::MemoryKind kKinds[] = {
+      ration::MemoryKind::parameters, ration::MemoryKind::gradients,
+      ration::MemoryKind::optimizer_state, ration::MemoryKind::buffers};
+  for (const auto kind : kKinds) fmt::print("{:>18}", ration::name_of(kind));
+  fmt::print("{:>18}\n", "total");
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const ration::MemoryReport& memory = ranks[rank].memory;
+    const auto cell = [](std::uint64_t planned, std::uint64_t allocated) {
+      fmt::print("{:>18}", fmt::format("{:.2f}/{:.2f}", static_cast<double>(planned) / 1e6,
+                                       static_cast<double>(allocated) / 1e6));
+    };
+    fmt::print("{:>5}", rank);
+    std::uint64_t planned = 0, allocated = 0;
+    for (const auto kind : kKinds) {
+      const auto k = static_cast<std::size_t>(kind);
+      cell(memory.planned[k], memory.allocated[k]);
+      planned += memory.planned[k];
+      allocated += memory.allocated[k];
+    }
+    cell(planned, allocated);
+    fmt::print("\n");
+  }
   std::fflush(stdout);
 }
 

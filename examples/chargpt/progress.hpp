@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 
 #include <ration/ration.hpp>
 
 #include "options.hpp"
+#include "report.hpp"
 #include "text.hpp"
 
 namespace chargpt {
@@ -16,7 +18,9 @@ class Progress {
  public:
   Progress(const Options& options, int world, std::uint64_t memory);
 
-  void header(std::int64_t parameters, const Text& text, const ration::MemoryReport& memory) const;
+  /// What is trained, and the memory of every rank, planned and allocated.
+  void header(std::int64_t parameters, const Text& text,
+              std::span<const RankReport> ranks) const;
   /// `done` steps are over.
   void step(int done, double loss, double gradient_norm, double learning_rate);
   /// Ends the line under way.
