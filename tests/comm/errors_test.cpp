@@ -127,7 +127,7 @@ TEST_P(Errors, DifferentOperationsAreAnErrorOnAllRanks) {
 }
 
 TEST_P(Errors, DifferentCountsTypesAndRootsAreErrors) {
-  for (int what = 0; what < 3; ++what) {
+  for (int what = 0; what < 4; ++what) {
     const Ranks communicators = make();
     run_ranks(ranks(), [&](int rank) {
       Communicator& c = *communicators[z(rank)];
@@ -137,6 +137,10 @@ TEST_P(Errors, DifferentCountsTypesAndRootsAreErrors) {
       if (rank == 1 && what == 0) operation.count = 64;
       if (rank == 1 && what == 1) operation.type = DType::bf16;
       if (rank == 1 && what == 2) operation.send_type = DType::bf16;
+      if (what == 3) {
+        operation.kind = OperationKind::broadcast;
+        operation.peer = rank == 1 ? 1 : 0;
+      }
       c.submit(*stream, operation);
       EXPECT_THROW(stream->synchronize(), CommunicationError) << what;
     });

@@ -117,12 +117,11 @@ bool CollectiveTask::gather(bool may_block) {
   return true;
 }
 
+// Only the root's data is needed, but all are waited for: ranks that disagree about the root, each
+// content with its own, would go unnoticed.
 bool CollectiveTask::broadcast(bool may_block) {
   const int root = operation_.peer;
-  const auto posted = [&](int peer) { return peer != root || reached(slot(peer).posted, number_); };
-  const auto what = [&] { return describe(operation_, number_); };
-  if (!waiter_.await(root, posted, what, may_block)) return false;
-  waiter_.compare(own(), slot(root), root, number_);
+  if (!peers_posted(may_block)) return false;
   const trace::Span span("broadcast", operation_.tag, stream_);
   const Alarm::Reading reading(waiter_.group().alarm());
   // The root's own send is its recv, or is copied to it by the root alone.

@@ -15,8 +15,8 @@ namespace {
 template <class T>
 void sum_plain(const std::vector<const void*>& sources, void* to, std::size_t count) {
   // Integers wrap around.
-  using Sum =
-      std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+  using Sum = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                          std::type_identity<T>>::type;
   const FloatControl control;
   auto* out = static_cast<T*>(to);
   for (std::size_t i = 0; i < count; ++i) {
