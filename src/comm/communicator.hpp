@@ -79,6 +79,10 @@ class Communicator {
 
   void abort(std::string_view reason) { control().abort(reason); }
 
+  /// This rank takes part in nothing any more, in any group of the job: who waits for it, now or
+  /// later, gets CommunicationError at once. Not collective.
+  virtual void depart() = 0;
+
   /// Bytes this rank has sent in reduces and gathers (for shards that peers read directly: has read
   /// of theirs).
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;

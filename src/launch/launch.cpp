@@ -105,6 +105,7 @@ int launch(int argc, char** argv, const std::function<void(World&)>& body,
       World world(ProcessGroup(communicators[static_cast<std::size_t>(rank)]), stop);
       try {
         body(world);
+        world.communicator()->depart();
       } catch (const std::exception& error) {
         failure.report(world, rank, error.what());
       } catch (...) {

@@ -77,6 +77,35 @@ TEST_P(ErrorsOfThree, ARankThatTimedOutNamesAllThatAreMissing) {
   }
 }
 
+// The deadline is ten minutes here: what names the rank is that it has ended.
+TEST_P(Errors, ARankThatHasEndedIsNamedAtOnce) {
+  const Ranks communicators = make();
+  const auto start = Clock::now();
+  run_ranks(ranks(), [&](int rank) {
+    Communicator& c = *communicators[z(rank)];
+    if (rank == 0) {
+      c.depart();
+      return;
+    }
+    Arrays arrays(ranks());
+    const auto stream = c.make_stream("test");
+    try {
+      if (rank % 2 == 1) {
+        c.submit(*stream, arrays.reduce());
+        stream->synchronize();
+      } else {
+        Bytes result;
+        c.control().fold(
+            "step", {}, [](std::span<const Bytes>, Bytes&) {}, result, "header");
+      }
+      ADD_FAILURE() << "rank " << rank << " did not throw";
+    } catch (const CommunicationError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 0 has ended without it"));
+    }
+  });
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(60));
+}
+
 TEST_P(Errors, AnAbortWakesWhoeverWaits) {
   const Ranks communicators = make();
   const auto start = Clock::now();

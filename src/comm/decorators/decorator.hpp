@@ -15,6 +15,7 @@ class Decorator : public Communicator {
   [[nodiscard]] int rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
   [[nodiscard]] std::string_view backend() const override { return inner_->backend(); }
+  void depart() override { inner_->depart(); }
   Sequence submit(Stream& stream, const Operation& operation) override {
     return inner_->submit(stream, operation);
   }

@@ -67,6 +67,8 @@ class ThreadsCommunicator final : public Communicator {
     return sent_bytes_.load(std::memory_order_relaxed);
   }
 
+  void depart() override { group_->alarm().depart(group_->name(rank_)); }
+
   Sequence submit(Stream& stream, const Operation& asked) override {
     validate(asked, rank_, size());
     const Operation operation = normalized(asked);

@@ -27,6 +27,13 @@ void Waiter::time_out(const std::string& what, std::chrono::milliseconds timeout
                     missing.size() == 1 ? "" : "s", fmt::join(missing, ", "))});
 }
 
+void Waiter::left_alone(const std::string& what, int peer) const {
+  fail(
+      {Failure::Kind::communication_error,
+       fmt::format("rank {}: {}: rank {} has ended without it; every rank must make the same calls",
+                   group_->name(rank_), what, peer)});
+}
+
 // The group is at its end: what comes after could never match again.
 void Waiter::fail(Failure failure) const {
   group_->alarm().raise(std::move(failure));

@@ -29,7 +29,8 @@ class Waiter {
     alarm.check_waiting();
     if (!may_block) return false;
     const auto timeout = operation_timeout();
-    const auto wake = [&] { return ready(peer) || alarm.raised(); };
+    const int name = group_->name(peer);
+    const auto wake = [&] { return ready(peer) || alarm.raised() || alarm.departed(name); };
     if (!wait_polling(signal_of(peer), wake, Clock::now() + timeout)) {
       std::vector<int> missing;
       for (int p = 0; p < size(); ++p) {
@@ -37,7 +38,10 @@ class Waiter {
       }
       if (!missing.empty()) time_out(describe(), timeout, missing);
     }
-    if (!ready(peer)) alarm.check_waiting();
+    if (!ready(peer)) {
+      alarm.check_waiting();
+      if (!ready(peer)) left_alone(describe(), name);
+    }
     return true;
   }
 
@@ -64,6 +68,7 @@ class Waiter {
  private:
   [[noreturn]] void time_out(const std::string& what, std::chrono::milliseconds timeout,
                              const std::vector<int>& missing) const;
+  [[noreturn]] void left_alone(const std::string& what, int peer) const;
   [[noreturn]] void fail(Failure failure) const;
 
   std::shared_ptr<ThreadsGroup> group_;

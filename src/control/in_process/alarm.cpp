@@ -30,6 +30,11 @@ void Alarm::await_readers() const {
   }
 }
 
+void Alarm::depart(int name) {
+  departed_[static_cast<std::size_t>(name)].store(true, std::memory_order_release);
+  any_departed_.store(true, std::memory_order_release);
+}
+
 std::optional<std::string> Alarm::reason() const {
   if (!raised()) return std::nullopt;
   const std::lock_guard lock(mutex_);

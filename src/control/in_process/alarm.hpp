@@ -2,6 +2,7 @@
 // The end of a job whose ranks are threads: raised once, seen by every wait of every group that
 // shares it.
 
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,14 @@ class Alarm {
   /// Throws it as RemoteError, when raised: for whoever arrives afterwards.
   void check_arriving() const;
 
+  /// A rank of the job (by its number there) takes part in nothing any more: who waits for it waits
+  /// in vain.
+  void depart(int name);
+  [[nodiscard]] bool departed(int name) const {
+    return departed_[static_cast<std::size_t>(name)].load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool any_departed() const { return any_departed_.load(std::memory_order_acquire); }
+
   /// Around every read of another rank's memory. Throws when raised. Must not be held while
   /// waiting.
   class Reading {
@@ -45,7 +54,11 @@ class Alarm {
   void leave();
   void await_readers() const;
 
+  static constexpr std::size_t kMostRanks = 256;
+
   alignas(64) std::atomic<bool> raised_{false};
+  std::atomic<bool> any_departed_{false};
+  std::array<std::atomic<bool>, kMostRanks> departed_{};
   alignas(64) std::atomic<int> readers_{0};
   mutable Signal readers_left_;
   mutable std::mutex mutex_;

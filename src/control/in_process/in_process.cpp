@@ -138,8 +138,20 @@ class InProcessControl final : public Control {
       return round.complete.load(std::memory_order_acquire) == number + 1;
     };
     const auto timeout = operation_timeout();
+    int ended = -1;  // a rank that will never come
+    const auto hopeless = [&] {
+      if (!alarm.any_departed()) return false;
+      const std::vector<int> names = missing(channel, round);
+      if (names.size() == round.present.size())
+        return false;  // all have come: it is being combined
+      for (const int name : names) {
+        if (alarm.departed(name)) ended = name;
+      }
+      return ended >= 0;
+    };
     while (!wait_polling(
-        channel.signal, [&] { return complete() || alarm.raised(); }, Clock::now() + timeout)) {
+        channel.signal, [&] { return complete() || alarm.raised() || hopeless(); },
+        Clock::now() + timeout)) {
       const std::vector<int> names = missing(channel, round);
       if (names.size() == round.present.size()) continue;  // all have come: it is being combined
       const double seconds = std::chrono::duration<double>(timeout).count();
@@ -149,7 +161,14 @@ class InProcessControl final : public Control {
                        hub_->name(rank_), what, channel.name, number, seconds,
                        names.size() == 1 ? "" : "s", fmt::join(names, ", "))});
     }
-    if (!complete()) alarm.check_waiting();
+    if (complete()) return;
+    if (ended >= 0) {
+      alarm.raise({Failure::Kind::communication_error,
+                   fmt::format("rank {}: {} ({} #{}): rank {} has ended without it; every rank "
+                               "must make the same calls",
+                               hub_->name(rank_), what, channel.name, number, ended)});
+    }
+    alarm.check_waiting();
   }
 
   std::vector<int> missing(Channel& channel, const Round& round) const {
