@@ -128,7 +128,7 @@ void Reducer::acquire_bucket(int u) {
 }
 
 void Reducer::free_bucket(Bucket& bucket) {
-  if (bucket.unit >= 0) units_[bucket.unit].bucket = -1;
+  if (bucket.unit >= 0 && !bucket.reducing) units_[bucket.unit].bucket = -1;
   bucket.unit = -1;
   bucket.reducing = false;
   bucket.operations.clear();
@@ -274,7 +274,10 @@ void Reducer::start(int u) {
   }
   unit.accumulated = true;
   if (bucket) {
+    // Peers may read it for long: what the unit writes in the next micro-step goes to another, or
+    // waits.
     bucket->reducing = true;
+    unit.bucket = -1;
     c_.reduce_stream->record(*bucket->done);
   }
   if (!c_.config.overlap) c_.reduce_stream->synchronize();

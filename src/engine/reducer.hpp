@@ -46,7 +46,7 @@ class Reducer {
  private:
   struct Bucket {
     std::byte* memory = nullptr;
-    int unit = -1;          ///< who holds it; -1: nobody
+    int unit = -1;          ///< whose gradients are in it; -1: nobody's
     bool reducing = false;  ///< its reduce has been started
     std::unique_ptr<Event> done;
     std::vector<Sequence> operations;
@@ -54,7 +54,7 @@ class Reducer {
   enum class Progress : std::uint8_t { idle, filling, ready, started };
   struct UnitState {
     Progress progress = Progress::idle;
-    int bucket = -1;
+    int bucket = -1;  ///< the one it holds: from its first gradient until its reduce starts
     bool accumulated = false;  ///< since `clear`: the accumulator holds something
     bool has_trainable = false;
     bool needs_bucket = false;
