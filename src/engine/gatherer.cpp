@@ -97,15 +97,16 @@ void Gatherer::gather(int u) {
           c_.rank(), name));
     }
   }
-  unit.asked_in = pass_number_;
   if (in_slot(u)) {
     const trace::Span span("gather", name, "compute");
-    if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
     if (one_sided_) {
       if (unit.slot < 0 && !unit.memory) fetch(u);
     } else {
       join_until(u);
     }
+    // Only now: what was refused for want of a slot may be asked for again.
+    unit.asked_in = pass_number_;
+    if (pass_ != Pass::evaluation) order()->record(u);
     if (unit.slot >= 0) slots_[unit.slot].held = true;
     c_.compute->wait(*unit.ready);
     unit.held = 1;
@@ -123,6 +124,7 @@ void Gatherer::gather(int u) {
     }
     return;
   }
+  unit.asked_in = pass_number_;
   c_.compute->wait(*unit.ready);
   ++unit.held;
 }
@@ -138,8 +140,8 @@ void Gatherer::join_until(int u) {
         c_.rank(), c_.unit(u).name, c_.config.prefetch));
   }
   while (const auto next = o.next()) {
-    o.advance();
     fetch(*next);
+    o.advance();
     if (*next == u) return;
   }
 }
