@@ -146,6 +146,20 @@ void Gatherer::join_until(int u) {
   }
 }
 
+void Gatherer::join_ahead(int u) {
+  if (one_sided_ || !in_slot(u)) return;
+  CanonicalOrder& o = *order();
+  const auto place = std::find(o.units().begin(), o.units().end(), u) - o.units().begin();
+  const std::size_t end = static_cast<std::size_t>(place) + 1 + slots_.size() +
+                          static_cast<std::size_t>(c_.config.buckets);
+  while (o.position() < end) {
+    const auto next = o.next();
+    if (!next) return;
+    fetch(*next);
+    o.advance();
+  }
+}
+
 void Gatherer::fetch(int u) {
   UnitState& unit = units_[u];
   unit.fetched_in = pass_number_;
@@ -212,7 +226,6 @@ void Gatherer::submit(int u, std::byte* memory) {
     memory += c_.layout.padded(flat) * static_cast<std::int64_t>(size_of(flat.dtype));
   }
   c_.gather_stream->record(*units_[u].ready);
-  if (!c_.config.overlap) c_.gather_stream->synchronize();
 }
 
 void Gatherer::release(int u) {

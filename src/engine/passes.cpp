@@ -83,8 +83,10 @@ void Engine::begin_backward() {
 void Engine::close_micro_step() {
   // Where gathers are matched, this rank takes part in a backward it did not have.
   if (!backward_) begin_backward();
-  reducer_.finish_micro_step();
+  // A reduce waits for peers, which may wait for a gather first: so the gathers come before.
+  reducer_.finish_micro_step([this](int unit) { gatherer_.join_ahead(unit); });
   gatherer_.begin_pass(Pass::none);
+  if (!c_.config.overlap) gatherer_.settle();
 }
 
 Evaluation Engine::evaluation() {

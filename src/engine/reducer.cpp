@@ -313,7 +313,7 @@ void Reducer::reduce_flat(int f, UnitState& unit, Bucket* bucket) {
   }
 }
 
-void Reducer::finish_micro_step() {
+void Reducer::finish_micro_step(const std::function<void(int unit)>& before) {
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     if (units_[u].progress != Progress::filling) continue;
     for (const int p : c_.unit(u).parameters) {
@@ -332,6 +332,7 @@ void Reducer::finish_micro_step() {
     return;
   }
   while (const auto next = order_.next()) {
+    before(*next);
     UnitState& unit = units_[*next];
     if (local() && unit.progress < Progress::ready) {
       const bool filling = unit.progress == Progress::filling;

@@ -1,6 +1,7 @@
 #pragma once
 // Gradients: where the trainer writes them, when they are reduced, and what the update reads.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,8 +25,9 @@ class Reducer {
   void unit_ready(int unit);
   void parameter_ready(int parameter);
 
-  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn.
-  void finish_micro_step();
+  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn;
+  /// `before` is called with each unit whose reduce starts now.
+  void finish_micro_step(const std::function<void(int unit)>& before);
   /// Everything reduced and its norms known.
   void wait();
 
