@@ -203,7 +203,17 @@ void Reducer::make_ready(int u) {
 
 void Reducer::advance() {
   while (const auto next = order_.next()) {
-    if (units_[*next].progress != Progress::ready) return;
+    if (units_[*next].progress != Progress::ready) {
+      // When all buckets wait for a unit that has none, no later call can help: better said now
+      // than after a wait for peers that wait for this rank.
+      const bool stuck = units_[*next].needs_bucket &&
+                         std::all_of(buckets_.begin(), buckets_.end(), [&](const Bucket& bucket) {
+                           return bucket.unit >= 0 && !bucket.reducing &&
+                                  units_[bucket.unit].progress == Progress::ready;
+                         });
+      if (stuck) refuse_bucket(*next);
+      return;
+    }
     order_.advance();
     start(*next);
   }
