@@ -25,6 +25,7 @@ namespace ration::detail {
 Whole Engine::gather_all() {
   require_usable();
   require_between_steps("gather_all");
+  gatherer_.begin_pass(Pass::none);
   gatherer_.settle();
   Whole whole;
   whole.engine_ = this;
@@ -132,6 +133,7 @@ std::vector<float> Engine::read(const Parameter& parameter, std::string_view kin
   require_usable();
   require_between_steps("read");
   const int p = own(parameter);
+  gatherer_.begin_pass(Pass::none);
   const ParameterInfo& info = c_.parameter(p);
   if (kind != "parameter" && kind != "master") {
     const auto names = update::state_names(c_.groups[info.group]);

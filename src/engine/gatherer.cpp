@@ -97,15 +97,16 @@ void Gatherer::gather(int u) {
           c_.rank(), name));
     }
   }
-  unit.asked_in = pass_number_;
   if (gathered_in_slot(u)) {
     const trace::Span span("gather", name, "compute");
-    if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
     if (one_sided_) {
       if (unit.slot < 0 && !unit.memory) fetch(u);
     } else {
       join_until(u);
     }
+    // Only now: what was refused for want of a slot may be asked for again.
+    unit.asked_in = pass_number_;
+    if (pass_ != Pass::evaluation) order()->record(u);
     if (unit.slot >= 0) slots_[unit.slot].held = true;
     c_.compute->wait(*unit.ready);
     unit.held = 1;
@@ -123,6 +124,7 @@ void Gatherer::gather(int u) {
     }
     return;
   }
+  unit.asked_in = pass_number_;
   c_.compute->wait(*unit.ready);
   ++unit.held;
 }
@@ -138,9 +140,23 @@ void Gatherer::join_until(int u) {
         c_.rank(), c_.unit(u).name, c_.config.prefetch));
   }
   while (const auto next = o.next()) {
-    o.advance();
     fetch(*next);
+    o.advance();
     if (*next == u) return;
+  }
+}
+
+void Gatherer::join_ahead(int u) {
+  if (one_sided_ || !in_slot(u)) return;
+  CanonicalOrder& o = *order();
+  const auto place = std::find(o.units().begin(), o.units().end(), u) - o.units().begin();
+  const std::size_t end = static_cast<std::size_t>(place) + 1 + slots_.size() +
+                          static_cast<std::size_t>(c_.config.buckets);
+  while (o.position() < end) {
+    const auto next = o.next();
+    if (!next) return;
+    fetch(*next);
+    o.advance();
   }
 }
 
@@ -210,7 +226,6 @@ void Gatherer::submit(int u, std::byte* memory) {
     memory += c_.layout.padded(flat) * static_cast<std::int64_t>(size_of(flat.dtype));
   }
   c_.gather_stream->record(*units_[u].ready);
-  if (!c_.config.overlap) c_.gather_stream->synchronize();
 }
 
 void Gatherer::release(int u) {

@@ -264,6 +264,7 @@ void Engine::relayout(const Initializer& initializer) {
     c_.masked[p] = 0;
   }
   agree();
+  gatherer_.begin_pass(Pass::none);
   gatherer_.invalidate();
   // The old communicators, state and arrays live until every rank has taken what it needs from
   // them.
