@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,10 +72,21 @@ CanonicalOrder* Gatherer::order() {
 
 void Gatherer::begin_pass(Pass pass) {
   if (order() && !one_sided_) join_until(-1);
+  give_back();
   pass_ = pass;
   open_ = pass != Pass::none;
   ++pass_number_;
   if (CanonicalOrder* o = order()) o->begin_pass();
+}
+
+// The trainer's memory into which a unit was joined that this rank did not use.
+void Gatherer::give_back() {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    UnitState& unit = units_[u];
+    if (!c_.unit_memory[u].hooks || unit.held > 0 || !unit.memory) continue;
+    c_.gather_stream->synchronize();
+    c_.unit_options[u].release(std::exchange(unit.memory, nullptr));
+  }
 }
 
 void Gatherer::gather(int u) {
@@ -242,11 +254,12 @@ const std::byte* Gatherer::address(int p) const {
   if (!base) {
     base = units_[parameter.unit].memory;
     for (const int f : c_.unit(parameter.unit).flats) {
-      if (f == parameter.flat) break;
+      if (!base || f == parameter.flat) break;
       base += c_.layout.padded(c_.layout.flats[f]) *
               static_cast<std::int64_t>(size_of(c_.layout.flats[f].dtype));
     }
   }
+  if (!base) return nullptr;  // an empty tensor among the trainer's
   return base + parameter.offset * static_cast<std::int64_t>(size_of(parameter.dtype));
 }
 

@@ -67,6 +67,7 @@ class Gatherer {
   [[nodiscard]] bool in_slot(int unit) const;
   CanonicalOrder* order();
   void join_until(int unit);
+  void give_back();
   void fetch(int unit);
   void submit(int unit, std::byte* memory);
   void all_gather(int flat, std::byte* whole);
