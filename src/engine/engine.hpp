@@ -100,15 +100,21 @@ class Engine {
   };
 
   void require_usable() const;  // neither broken nor before initialize
+  void require_fresh() const;   // neither broken nor initialized
   void require_between_steps(std::string_view call) const;
+  void require_laid_out(int unit) const;
   int own(const Parameter& parameter) const;  // index, checked to be this optimizer's
 
   void agree();
   void set_up();
   void fill(const Initializer& initializer, const std::function<bool(int parameter)>& which);
+  void start_state(const Visit& visit);
   void publish_all();
   void carry_over(const Layout& layout, State& state,
                   const std::vector<std::vector<Visit>>& visits);
+  void carry_over(const ParameterInfo& before, const Visit& visit, std::string_view kind,
+                  const float* values);
+  void lay_out_anew(const Initializer& initializer);
   [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
                                                        const State& state) const;
 

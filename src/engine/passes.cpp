@@ -26,6 +26,17 @@ void Engine::require_between_steps(std::string_view call) const {
     throw InvalidArgument(fmt::format("rank {}: {} in the middle of a step; end it with {} first",
                                       c_.rank(), call, reduced_ ? "apply" : "step"));
   }
+  if (evaluating_) {
+    throw InvalidArgument(
+        fmt::format("rank {}: {} in the middle of an evaluation; end it first", c_.rank(), call));
+  }
+}
+
+void Engine::require_laid_out(int unit) const {
+  if (unit < static_cast<int>(c_.layout.units.size())) return;
+  throw InvalidArgument(
+      fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first", c_.rank(),
+                  registered_.units[unit].name));
 }
 
 MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& options) {
@@ -84,8 +95,6 @@ void Engine::close_micro_step() {
 Evaluation Engine::evaluation() {
   require_usable();
   require_between_steps("evaluation");
-  if (evaluating_)
-    throw InvalidArgument(fmt::format("rank {}: an evaluation is already under way", c_.rank()));
   evaluating_ = true;
   gatherer_.begin_pass(Pass::evaluation);
   return Evaluation(this);
@@ -99,11 +108,7 @@ void Engine::end_evaluation() {
 Gathered Engine::gather(int unit) {
   require_usable();
   c_.progress();
-  if (unit >= static_cast<int>(c_.layout.units.size())) {
-    throw InvalidArgument(
-        fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first",
-                    c_.rank(), registered_.units[unit].name));
-  }
+  require_laid_out(unit);
   gatherer_.gather(unit);
   return Gathered(this, unit);
 }
@@ -146,6 +151,7 @@ void* Engine::gradient(int unit, const Parameter& parameter, DType type, bool ov
         "rank {}: parameter \"{}\": its gradient belongs to unit \"{}\", asked for from \"{}\"",
         c_.rank(), info.name, registered_.units[info.unit].name, registered_.units[unit].name));
   }
+  require_laid_out(unit);
   const DType kept = c_.state->plan(c_.parameter(p).flat).gradient_type;
   if (info.trainable && kept != type) {
     throw InvalidArgument(
@@ -162,6 +168,7 @@ void Engine::gradients_ready(int unit) {
     throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready outside a backward",
                                       c_.rank(), registered_.units[unit].name));
   }
+  require_laid_out(unit);
   reducer_.unit_ready(unit);
 }
 
@@ -180,6 +187,7 @@ void Engine::gradient_ready(int unit, const Parameter& parameter) {
         registered_.parameters[p].name, registered_.units[registered_.parameters[p].unit].name,
         registered_.units[unit].name));
   }
+  require_laid_out(unit);
   reducer_.parameter_ready(p);
 }
 
