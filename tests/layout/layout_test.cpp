@@ -9,7 +9,6 @@
 
 #include <ration/error.hpp>
 
-#include "core/align.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
