@@ -119,7 +119,9 @@ class Engine {
                                                        const State& state) const;
 
   void close_micro_step();
-  [[nodiscard]] HeaderRecord record(Call call, const std::optional<double>& clip_norm) const;
+  /// Filled in `buffers_`.
+  HeaderRecord& record(Call call, const std::optional<double>& clip_norm);
+  void hash_rules();
   [[nodiscard]] std::uint64_t options_hash() const;
   [[nodiscard]] Decision decide(const HeaderResult& agreed,
                                 const std::optional<double>& clip_norm) const;
@@ -143,6 +145,8 @@ class Engine {
   std::vector<std::vector<Visit>> visits_;  ///< per flat
   std::vector<std::int64_t> step_counts_;   ///< per parameter
   HeaderBuffers buffers_;
+  std::vector<std::byte> rule_bytes_;
+  std::uint64_t rules_hash_ = 0;
   std::uint64_t control_bytes_ = 0;
   std::uint64_t former_bytes_ = 0;  ///< sent by communicators given up at relayout
 

@@ -15,6 +15,7 @@ namespace ration::detail {
 Group Engine::add_group(Rule rule) {
   update::validate(rule);
   c_.groups.push_back(std::move(rule));
+  hash_rules();
   return {this, static_cast<int>(c_.groups.size()) - 1};
 }
 
@@ -238,6 +239,7 @@ void Engine::set_rule(int group, Rule rule) {
                     c_.rank(), group));
   }
   c_.groups[group] = std::move(rule);
+  hash_rules();
 }
 
 void Engine::set_learning_rate(int group, double value) {
@@ -245,6 +247,7 @@ void Engine::set_learning_rate(int group, double value) {
   update::set_learning_rate(rule, value);
   update::validate(rule);
   c_.groups[group] = std::move(rule);
+  hash_rules();
 }
 
 void Engine::set_trainable(const Parameter& parameter, bool trainable) {
