@@ -109,15 +109,15 @@ void Gatherer::gather(int u) {
           c_.rank(), name));
     }
   }
-  unit.asked_in = pass_number_;
   if (in_slot(u)) {
     const trace::Span span("gather", name, "compute");
-    if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
     if (one_sided_) {
       if (unit.slot < 0 && !unit.memory) fetch(u);
     } else {
       join_until(u);
     }
+    if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
+    unit.asked_in = pass_number_;
     if (unit.slot >= 0) slots_[unit.slot].held = true;
     c_.compute->wait(*unit.ready);
     unit.held = 1;
@@ -135,6 +135,7 @@ void Gatherer::gather(int u) {
     }
     return;
   }
+  unit.asked_in = pass_number_;
   c_.compute->wait(*unit.ready);
   ++unit.held;
 }
@@ -150,8 +151,8 @@ void Gatherer::join_until(int u) {
         c_.rank(), c_.unit(u).name, c_.config.prefetch));
   }
   while (const auto next = o.next()) {
+    fetch(*next);  // where it is refused, its turn is still to come
     o.advance();
-    fetch(*next);
     if (*next == u) return;
   }
 }

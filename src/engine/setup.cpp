@@ -281,6 +281,7 @@ void Engine::initialize_from_data() {
 void Engine::relayout(const Initializer& initializer) {
   require_usable();
   require_between_steps("relayout");
+  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left: peers may be waiting in it
   // Whatever is refused is refused before anything is given up.
   Layout wanted = registered_;
   for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
@@ -297,7 +298,6 @@ void Engine::relayout(const Initializer& initializer) {
     throw;
   }
   std::fill(c_.masked.begin(), c_.masked.end(), 0);
-  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
   try {
     lay_out_anew(initializer);
   } catch (const std::exception& error) {
