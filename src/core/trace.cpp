@@ -101,8 +101,12 @@ void write(const std::string& path) {
   }
   bool good = std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file) >= 0;
   const char* separator = "";
+  // A name may be no UTF-8, or be cut within a character.
   const auto emit = [&](const nlohmann::json& event) {
-    good = good && std::fprintf(file, "%s%s", separator, event.dump().c_str()) >= 0;
+    good = good &&
+           std::fprintf(
+               file, "%s%s", separator,
+               event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str()) >= 0;
     separator = ",\n";
   };
   for (const auto& [key, id] : threads) {

@@ -100,20 +100,28 @@ class Engine {
   };
 
   void require_usable() const;  // neither broken nor before initialize
+  void require_fresh() const;   // neither broken nor initialized
   void require_between_steps(std::string_view call) const;
+  void require_laid_out(int unit) const;
   int own(const Parameter& parameter) const;  // index, checked to be this optimizer's
 
   void agree();
   void set_up();
   void fill(const Initializer& initializer, const std::function<bool(int parameter)>& which);
+  void start_state(const Visit& visit);
   void publish_all();
   void carry_over(const Layout& layout, State& state,
                   const std::vector<std::vector<Visit>>& visits);
+  void carry_over(const ParameterInfo& before, const Visit& visit, std::string_view kind,
+                  const float* values);
+  void lay_out_anew(const Initializer& initializer);
   [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
                                                        const State& state) const;
 
   void close_micro_step();
-  [[nodiscard]] HeaderRecord record(Call call, const std::optional<double>& clip_norm) const;
+  /// Filled in `buffers_`.
+  HeaderRecord& record(Call call, const std::optional<double>& clip_norm);
+  void hash_rules();
   [[nodiscard]] std::uint64_t options_hash() const;
   [[nodiscard]] Decision decide(const HeaderResult& agreed,
                                 const std::optional<double>& clip_norm) const;
@@ -137,6 +145,8 @@ class Engine {
   std::vector<std::vector<Visit>> visits_;  ///< per flat
   std::vector<std::int64_t> step_counts_;   ///< per parameter
   HeaderBuffers buffers_;
+  std::vector<std::byte> rule_bytes_;
+  std::uint64_t rules_hash_ = 0;
   std::uint64_t control_bytes_ = 0;
   std::uint64_t former_bytes_ = 0;  ///< sent by communicators given up at relayout
 

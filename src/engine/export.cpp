@@ -25,7 +25,7 @@ namespace ration::detail {
 Whole Engine::gather_all() {
   require_usable();
   require_between_steps("gather_all");
-  gatherer_.begin_pass(Pass::none);
+  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
   gatherer_.settle();
   Whole whole;
   whole.engine_ = this;
@@ -52,14 +52,21 @@ Whole Engine::gather_all() {
 }
 
 const void* Engine::whole_address(const Whole& whole, const Parameter& parameter) {
+  if (!whole.engine_) throw InvalidArgument("the whole is empty; take it from gather_all");
   if (parameter.engine_ != whole.engine_)
     throw InvalidArgument("the parameter belongs to another optimizer");
-  return whole.memory_->parameters.at(static_cast<std::size_t>(parameter.index_));
+  const auto index = static_cast<std::size_t>(parameter.index_);
+  if (index >= whole.memory_->parameters.size()) {
+    throw InvalidArgument(fmt::format(
+        "parameter \"{}\" was added after gather_all or before relayout", parameter.name()));
+  }
+  return whole.memory_->parameters[index];
 }
 
 std::uint64_t Engine::digest() {
   require_usable();
   require_between_steps("digest");
+  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
   gatherer_.settle();
   // Unit by unit, which is registration order, so that no rank holds the whole model for it.
   std::int64_t most = 0;
@@ -133,7 +140,7 @@ std::vector<float> Engine::read(const Parameter& parameter, std::string_view kin
   require_usable();
   require_between_steps("read");
   const int p = own(parameter);
-  gatherer_.begin_pass(Pass::none);
+  require_laid_out(registered_.parameters[p].unit);
   const ParameterInfo& info = c_.parameter(p);
   if (kind != "parameter" && kind != "master") {
     const auto names = update::state_names(c_.groups[info.group]);
@@ -141,6 +148,7 @@ std::vector<float> Engine::read(const Parameter& parameter, std::string_view kin
         std::find(names.begin(), names.end(), kind) == names.end())
       return {};
   }
+  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
   gatherer_.settle();
   const std::vector<float> values = whole_values(c_.layout, *c_.state, visits_, info.flat, kind);
   return {values.begin() + info.offset, values.begin() + info.offset + info.count};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -71,10 +72,21 @@ CanonicalOrder* Gatherer::order() {
 
 void Gatherer::begin_pass(Pass pass) {
   if (order() && !one_sided_) join_until(-1);
+  give_back();
   pass_ = pass;
   open_ = pass != Pass::none;
   ++pass_number_;
   if (CanonicalOrder* o = order()) o->begin_pass();
+}
+
+// The trainer's memory into which a unit was joined that this rank did not use.
+void Gatherer::give_back() {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    UnitState& unit = units_[u];
+    if (!c_.unit_memory[u].hooks || unit.held > 0 || !unit.memory) continue;
+    c_.gather_stream->synchronize();
+    c_.unit_options[u].release(std::exchange(unit.memory, nullptr));
+  }
 }
 
 void Gatherer::gather(int u) {
@@ -140,14 +152,14 @@ void Gatherer::join_until(int u) {
         c_.rank(), c_.unit(u).name, c_.config.prefetch));
   }
   while (const auto next = o.next()) {
-    fetch(*next);
+    fetch(*next);  // where it is refused, its turn is still to come
     o.advance();
     if (*next == u) return;
   }
 }
 
 void Gatherer::join_ahead(int u) {
-  if (one_sided_ || !in_slot(u)) return;
+  if (one_sided_ || !gathered_in_slot(u)) return;
   CanonicalOrder& o = *order();
   const auto place = std::find(o.units().begin(), o.units().end(), u) - o.units().begin();
   const std::size_t end = static_cast<std::size_t>(place) + 1 + slots_.size() +
@@ -257,11 +269,12 @@ const std::byte* Gatherer::address(int p) const {
   if (!base) {
     base = units_[parameter.unit].memory;
     for (const int f : c_.unit(parameter.unit).flats) {
-      if (f == parameter.flat) break;
+      if (!base || f == parameter.flat) break;
       base += c_.layout.padded(c_.layout.flats[f]) *
               static_cast<std::int64_t>(size_of(c_.layout.flats[f].dtype));
     }
   }
+  if (!base) return nullptr;  // an empty tensor among the trainer's
   return base + parameter.offset * static_cast<std::int64_t>(size_of(parameter.dtype));
 }
 

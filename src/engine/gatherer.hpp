@@ -72,6 +72,7 @@ class Gatherer {
 
   CanonicalOrder* order();
   void join_until(int unit);
+  void give_back();
   void fetch(int unit);
   void submit(int unit, std::byte* memory);
   void all_gather(int flat, std::byte* whole);

@@ -46,9 +46,8 @@ void write(const HeaderRecord& r, Bytes& bytes) {
   writer.put_list(r.reduce_order);
 }
 
-HeaderRecord read(const Bytes& bytes) {
+void read(const Bytes& bytes, HeaderRecord& r) {
   RecordReader reader(bytes);
-  HeaderRecord r;
   r.call = reader.get<Call>();
   r.step = reader.get<std::int64_t>();
   r.micro_steps = reader.get<std::int64_t>();
@@ -68,7 +67,6 @@ HeaderRecord read(const Bytes& bytes) {
   reader.get_list(r.forward_order);
   reader.get_list(r.backward_order);
   reader.get_list(r.reduce_order);
-  return r;
 }
 
 std::string clip_text(double clip) {
@@ -124,12 +122,16 @@ enum class Status : std::uint8_t { fine, communication, argument };
 
 void combine(std::span<const Bytes> records, Bytes& bytes) {
   RecordWriter writer(bytes);
+  // Their lists keep their capacity from one step to the next.
+  thread_local HeaderRecord first;
+  thread_local HeaderRecord total;
+  thread_local HeaderRecord r;
   try {
-    HeaderRecord total = read(records[0]);
-    const HeaderRecord first = total;
+    read(records[0], first);
+    total = first;
     if (!first.refused.empty()) throw InvalidArgument(first.refused);
     for (std::size_t rank = 1; rank < records.size(); ++rank) {
-      const HeaderRecord r = read(records[rank]);
+      read(records[rank], r);
       compare(static_cast<int>(rank), r, first);
       total.weight += r.weight;
       total.batches += r.batches;
@@ -168,8 +170,10 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
 HeaderResult exchange(Control& control, const HeaderRecord& record, HeaderBuffers& buffers,
                       std::uint64_t& bytes) {
   write(record, buffers.record);
-  control.fold("step", buffers.record, combine, buffers.result,
-               fmt::format("header of {} {}", name_of(record.call), record.step));
+  char text[64];
+  const auto end =
+      fmt::format_to_n(text, sizeof text, "header of {} {}", name_of(record.call), record.step).out;
+  control.fold("step", buffers.record, combine, buffers.result, std::string_view(text, end));
   bytes += buffers.record.size() + buffers.result.size();
   RecordReader reader(buffers.result);
   const auto status = reader.get<Status>();

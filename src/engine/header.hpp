@@ -55,6 +55,7 @@ struct HeaderResult {
 
 /// Reused between steps, so that a step allocates nothing once it has run.
 struct HeaderBuffers {
+  HeaderRecord mine;
   Bytes record;
   Bytes result;
 };

@@ -34,6 +34,13 @@ void Engine::require_between_steps(std::string_view call) const {
   }
 }
 
+void Engine::require_laid_out(int unit) const {
+  if (unit < static_cast<int>(c_.layout.units.size())) return;
+  throw InvalidArgument(
+      fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first", c_.rank(),
+                  registered_.units[unit].name));
+}
+
 MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& options) {
   require_usable();
   const auto refuse = [&](const std::string& why) {
@@ -105,11 +112,7 @@ void Engine::end_evaluation() {
 Gathered Engine::gather(int unit) {
   require_usable();
   c_.progress();
-  if (unit >= static_cast<int>(c_.layout.units.size())) {
-    throw InvalidArgument(
-        fmt::format("rank {}: unit \"{}\" was added after initialize; call relayout first",
-                    c_.rank(), registered_.units[unit].name));
-  }
+  require_laid_out(unit);
   gatherer_.gather(unit);
   return Gathered(this, unit);
 }
@@ -152,6 +155,7 @@ void* Engine::gradient(int unit, const Parameter& parameter, DType type, bool ov
         "rank {}: parameter \"{}\": its gradient belongs to unit \"{}\", asked for from \"{}\"",
         c_.rank(), info.name, registered_.units[info.unit].name, registered_.units[unit].name));
   }
+  require_laid_out(unit);
   const DType kept = c_.state->plan(c_.parameter(p).flat).gradient_type;
   if (info.trainable && kept != type) {
     throw InvalidArgument(
@@ -168,6 +172,7 @@ void Engine::gradients_ready(int unit) {
     throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready outside a backward",
                                       c_.rank(), registered_.units[unit].name));
   }
+  require_laid_out(unit);
   reducer_.unit_ready(unit);
 }
 
@@ -186,6 +191,7 @@ void Engine::gradient_ready(int unit, const Parameter& parameter) {
         registered_.parameters[p].name, registered_.units[registered_.parameters[p].unit].name,
         registered_.units[unit].name));
   }
+  require_laid_out(unit);
   reducer_.parameter_ready(p);
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <ration/error.hpp>
 
@@ -14,6 +15,7 @@ namespace ration::detail {
 Group Engine::add_group(Rule rule) {
   update::validate(rule);
   c_.groups.push_back(std::move(rule));
+  hash_rules();
   return {this, static_cast<int>(c_.groups.size()) - 1};
 }
 
@@ -38,11 +40,16 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
   // Checked whole before anything is kept: a refused unit leaves nothing behind.
   const int u = static_cast<int>(registered_.units.size());
   std::set<std::string, std::less<>> names;
-  UnitMemory memory{.hooks = static_cast<bool>(options.acquire)};
-  bool first = true;
+  struct Kept {
+    const std::string* name;
+    void* data;
+    void* gradient;
+  };
+  std::optional<bool> gives_data;
+  std::optional<bool> gives_gradient;
   std::vector<ParameterInfo> infos;
   std::vector<TiedName> tied;
-  std::vector<const ParameterSpec*> kept;
+  std::vector<Kept> kept;
   for (const ParameterSpec& spec : specs) {
     const auto refuse = [&](std::string_view why) {
       throw InvalidArgument(fmt::format("rank {}: parameter \"{}\": {}", rank, spec.name, why));
@@ -58,15 +65,26 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
         if (infos[i].name == spec.tied_to)
           index = static_cast<int>(registered_.parameters.size() + i);
       }
+      for (const TiedName& other : tied) {
+        if (other.name == spec.tied_to) index = other.parameter;
+      }
       if (index < 0)
         refuse(fmt::format("tied to \"{}\", which is not registered before it", spec.tied_to));
       const auto count = static_cast<std::int64_t>(registered_.parameters.size());
       const ParameterInfo& other =
           index < count ? registered_.parameters[index] : infos[index - count];
       if (!spec.shape.empty() && spec.shape != other.shape) {
-        refuse(fmt::format("has {} elements, but \"{}\", to which it is tied, has {}",
-                           count_elements(spec.name, spec.shape), spec.tied_to,
-                           count_elements(other.name, other.shape)));
+        refuse(fmt::format("has shape [{}], but \"{}\", to which it is tied, has [{}]",
+                           fmt::join(spec.shape, ", "), spec.tied_to,
+                           fmt::join(other.shape, ", ")));
+      }
+      if (spec.dtype && *spec.dtype != other.dtype) {
+        refuse(fmt::format("has type {}, but \"{}\", to which it is tied, has {}",
+                           name_of(*spec.dtype), spec.tied_to, name_of(other.dtype)));
+      }
+      if (spec.data || spec.gradient) {
+        refuse(fmt::format("is tied to \"{}\" and shares its memory; give data and gradient there",
+                           spec.tied_to));
       }
       tied.push_back({.name = spec.name, .unit = u, .parameter = index});
       continue;
@@ -80,35 +98,43 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
     if (spec.group.engine_ && spec.group.engine_ != this)
       refuse("its group belongs to another optimizer");
     info.group = spec.group.engine_ ? spec.group.index_ : 0;
-    for (const auto& [pointer, what, known] :
-         {std::tuple{spec.data, "data", &c_.trainer_data},
-          std::tuple{spec.gradient, "gradient", &c_.trainer_gradient}}) {
-      if (!pointer || info.count == 0) continue;
-      const auto same = std::find(known->begin(), known->end(), pointer);
-      const bool again = std::any_of(kept.begin(), kept.end(), [&](const ParameterSpec* other) {
-        return (pointer == spec.data ? other->data : other->gradient) == pointer;
-      });
-      if (same != known->end() || again) {
-        const std::string_view owner =
-            same != known->end()
-                ? std::string_view(registered_.parameters[same - known->begin()].name)
-                : std::string_view("an earlier one of this unit");
+    // An empty tensor has no memory, whatever its pointers say.
+    const bool empty = info.count == 0;
+    void* const data = empty ? nullptr : spec.data;
+    void* const gradient = empty ? nullptr : spec.gradient;
+    if (data && data == gradient) refuse("its data and its gradient are the same memory");
+    for (const auto& [pointer, what] : {std::pair{data, "data"}, std::pair{gradient, "gradient"}}) {
+      if (!pointer) continue;
+      std::string_view owner;
+      for (std::size_t p = 0; p < c_.trainer_data.size(); ++p) {
+        if (c_.trainer_data[p] == pointer || c_.trainer_gradient[p] == pointer)
+          owner = registered_.parameters[p].name;
+      }
+      for (const Kept& other : kept) {
+        if (other.data == pointer || other.gradient == pointer) owner = *other.name;
+      }
+      if (!owner.empty()) {
         refuse(
             fmt::format("its {} is the same memory as that of \"{}\"; register a tensor once, "
                         "further names with tied_to",
                         what, owner));
       }
     }
-    if (!first && (memory.trainer_data != (spec.data != nullptr) ||
-                   (info.trainable && memory.trainer_gradient != (spec.gradient != nullptr)))) {
-      refuse("in one unit either all parameters give data (and gradient) or none does");
+    if (!empty) {
+      const bool alike = gives_data.value_or(data != nullptr) == (data != nullptr);
+      const bool gradients_alike =
+          !info.trainable || gives_gradient.value_or(gradient != nullptr) == (gradient != nullptr);
+      if (!alike || !gradients_alike)
+        refuse("in one unit either all parameters give data (and gradient) or none does");
+      gives_data = data != nullptr;
+      if (info.trainable) gives_gradient = gradient != nullptr;
     }
-    memory.trainer_data = spec.data != nullptr;
-    if (first || info.trainable) memory.trainer_gradient = spec.gradient != nullptr;
-    first = false;
+    kept.push_back({&spec.name, data, gradient});
     infos.push_back(std::move(info));
-    kept.push_back(&spec);
   }
+  UnitMemory memory{.trainer_data = gives_data.value_or(false),
+                    .trainer_gradient = gives_gradient.value_or(false),
+                    .hooks = static_cast<bool>(options.acquire)};
   if (memory.trainer_data && memory.hooks) {
     throw InvalidArgument(fmt::format(
         "rank {}: unit \"{}\": give data, or acquire and release, not both", rank, name));
@@ -120,8 +146,8 @@ Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOp
     names_.emplace(infos[i].name, p);
     unit.parameters.push_back(p);
     wanted_trainable_.push_back(infos[i].trainable);
-    c_.trainer_data.push_back(kept[i]->data);
-    c_.trainer_gradient.push_back(kept[i]->gradient);
+    c_.trainer_data.push_back(kept[i].data);
+    c_.trainer_gradient.push_back(kept[i].gradient);
     c_.masked.push_back(0);
     step_counts_.push_back(0);
     registered_.parameters.push_back(std::move(infos[i]));
@@ -213,6 +239,7 @@ void Engine::set_rule(int group, Rule rule) {
                     c_.rank(), group));
   }
   c_.groups[group] = std::move(rule);
+  hash_rules();
 }
 
 void Engine::set_learning_rate(int group, double value) {
@@ -220,6 +247,7 @@ void Engine::set_learning_rate(int group, double value) {
   update::set_learning_rate(rule, value);
   update::validate(rule);
   c_.groups[group] = std::move(rule);
+  hash_rules();
 }
 
 void Engine::set_trainable(const Parameter& parameter, bool trainable) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <ration/error.hpp>
@@ -53,15 +54,21 @@ void validate(const Config& c) {
 // Everything in Config, in words: compared across ranks by hash, shown when it differs.
 std::string describe(const Config& c, const std::vector<Rule>& groups) {
   const Precision& p = c.precision;
+  const LossScale& s = c.loss_scale;
   std::string text = fmt::format(
       "stage {}, parameter {}, gradient {}, reduce {}, master {}, moments {}, micro_steps {}, "
-      "accumulation {}, loss scale {}{}, "
-      "prefetch {}, buckets {}, replicas {}",
+      "accumulation {}, loss scale {}{}, prefetch {}, buckets {}, replicas {}",
       c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce),
       p.master == Master::split ? "split" : "fp32", name_of(p.moments), c.micro_steps,
-      accumulation_of(c) == Accumulation::local ? "local" : "sharded", c.loss_scale.initial,
-      c.loss_scale.dynamic ? " dynamic" : "", c.prefetch, c.buckets, c.replicas);
-  for (const Rule& rule : groups) text += ", group " + update::name_of(rule);
+      accumulation_of(c) == Accumulation::local ? "local" : "sharded", s.initial,
+      s.dynamic ? fmt::format(" dynamic (growth {}, backoff {}, interval {}, {} to {})", s.growth,
+                              s.backoff, s.growth_interval, s.minimum, s.maximum)
+                : std::string(),
+      c.prefetch, c.buckets, c.replicas);
+  for (const Rule& rule : groups) {
+    text += fmt::format(", group {} with state [{}]", update::name_of(rule),
+                        fmt::join(update::state_names(rule), ", "));
+  }
   return text;
 }
 
@@ -198,15 +205,24 @@ void Engine::fill(const Initializer& initializer, const std::function<bool(int p
         } else {
           arithmetic().cast(values.data(), DType::f32, run.weight, run.weight_type, n);
         }
-        if (!trainable) continue;
-        const Rule& rule = c_.groups[parameter.group];
-        for (std::size_t k = 0; k < update::state_names(rule).size(); ++k) {
-          const float start = update::initial_state(rule, k);
-          if (start == 0.0f) continue;
-          std::fill_n(values.begin(), n, start);
-          arithmetic().cast(values.data(), DType::f32, run.state[k], run.state_type, n);
-        }
       }
+      if (trainable) start_state(visit);
+    }
+  }
+}
+
+// State arrays are zero as allocated; some begin at another value.
+void Engine::start_state(const Visit& visit) {
+  const Rule& rule = c_.groups[c_.parameter(visit.parameter).group];
+  for (std::size_t k = 0; k < update::state_names(rule).size(); ++k) {
+    const float start = update::initial_state(rule, k);
+    if (start == 0.0f) continue;
+    const std::vector<float> values(
+        std::min(visit.run.count, static_cast<std::size_t>(kFillElements)), start);
+    for (std::size_t first = 0; first < visit.run.count; first += values.size()) {
+      const update::Run run =
+          update::part(visit.run, first, std::min(values.size(), visit.run.count - first));
+      arithmetic().cast(values.data(), DType::f32, run.state[k], run.state_type, run.count);
     }
   }
 }
@@ -216,13 +232,17 @@ void Engine::publish_all() {
   gatherer_.settle();
 }
 
-void Engine::initialize(const Initializer& initializer) {
+void Engine::require_fresh() const {
   if (!broken_.empty()) require_usable();
   if (ready_)
     throw InvalidArgument(
         fmt::format("rank {}: initialize called twice; add units with relayout", c_.rank()));
   if (registered_.units.empty())
     throw InvalidArgument(fmt::format("rank {}: initialize before any unit was added", c_.rank()));
+}
+
+void Engine::initialize(const Initializer& initializer) {
+  require_fresh();
   agree();
   set_up();
   fill(initializer, [](int) { return true; });
@@ -231,6 +251,7 @@ void Engine::initialize(const Initializer& initializer) {
 }
 
 void Engine::initialize_from_data() {
+  require_fresh();
   for (std::size_t p = 0; p < registered_.parameters.size(); ++p) {
     if (!c_.trainer_data[p] && count_elements("", registered_.parameters[p].shape) > 0) {
       throw InvalidArgument(fmt::format(
@@ -245,6 +266,7 @@ void Engine::initialize_from_data() {
     const auto index = static_cast<std::size_t>(&parameter - registered_.parameters.data());
     const auto bytes = static_cast<std::size_t>(count_elements(parameter.name, parameter.shape)) *
                        size_of(parameter.dtype);
+    if (bytes == 0) continue;
     ProcessGroup(c_.parent).broadcast({static_cast<std::byte*>(c_.trainer_data[index]), bytes}, 0);
   }
   initialize([this](const InitializeRun& run) {
@@ -259,12 +281,32 @@ void Engine::initialize_from_data() {
 void Engine::relayout(const Initializer& initializer) {
   require_usable();
   require_between_steps("relayout");
-  for (std::size_t p = 0; p < registered_.parameters.size(); ++p) {
-    registered_.parameters[p].trainable = wanted_trainable_[p];
-    c_.masked[p] = 0;
+  gatherer_.begin_pass(Pass::none);  // joins what an evaluation left: peers may be waiting in it
+  // Whatever is refused is refused before anything is given up.
+  Layout wanted = registered_;
+  for (std::size_t p = 0; p < wanted.parameters.size(); ++p)
+    wanted.parameters[p].trainable = wanted_trainable_[p];
+  std::swap(registered_, wanted);
+  try {
+    agree();
+    Layout layout = registered_;
+    layout.world = c_.world();
+    lay_out(layout);
+    plan_state(layout, c_.config, c_.groups, c_.unit_memory);
+  } catch (...) {
+    std::swap(registered_, wanted);
+    throw;
   }
-  agree();
-  gatherer_.begin_pass(Pass::none);
+  std::fill(c_.masked.begin(), c_.masked.end(), 0);
+  try {
+    lay_out_anew(initializer);
+  } catch (const std::exception& error) {
+    mark_broken(error.what());
+    throw;
+  }
+}
+
+void Engine::lay_out_anew(const Initializer& initializer) {
   gatherer_.invalidate();
   // The old communicators, state and arrays live until every rank has taken what it needs from
   // them.
@@ -282,46 +324,62 @@ void Engine::relayout(const Initializer& initializer) {
 }
 
 // Flat by flat and kind by kind: whole in fp32 (exact for every type), from which each rank takes
-// its new parts.
+// its new parts. A trainable parameter's weights are its masters; where they are given up, the
+// weight keeps the bits it was rounded to.
 void Engine::carry_over(const Layout& old_layout, State& old_state,
                         const std::vector<std::vector<Visit>>& old_visits) {
   for (int f = 0; f < static_cast<int>(old_layout.flats.size()); ++f) {
     const FlatInfo& flat = old_layout.flats[f];
-    std::vector<std::string> kinds = {"master"};
+    std::vector<std::string> kinds = {"parameter"};
     if (flat.trainable) {
+      kinds.emplace_back("master");
       const auto& states = old_state.plan(f).state_kinds;
       kinds.insert(kinds.end(), states.begin(), states.end());
     }
     for (const std::string& kind : kinds) {
       const std::vector<float> whole = whole_values(old_layout, old_state, old_visits, f, kind);
-      for (std::size_t g = 0; g < visits_.size(); ++g) {
-        for (const Visit& visit : visits_[g]) {
+      for (const std::vector<Visit>& visits : visits_) {
+        for (const Visit& visit : visits) {
           if (visit.parameter >= static_cast<int>(old_layout.parameters.size())) continue;
           const ParameterInfo& before = old_layout.parameters[visit.parameter];
           if (before.flat != f) continue;
-          const float* values =
-              whole.data() + before.offset + static_cast<std::int64_t>(visit.run.first_element);
-          const bool trainable = c_.layout.flats[g].trainable;
-          if (kind == "master") {
-            if (trainable) {
-              update::store_weights(visit.run, values);
-            } else {
-              arithmetic().cast(values, DType::f32, visit.run.weight, visit.run.weight_type,
-                                visit.run.count);
-            }
-            continue;
-          }
-          if (!trainable) continue;
-          const auto names = update::state_names(c_.groups[before.group]);
-          const auto name = std::find(names.begin(), names.end(), kind);
-          if (name == names.end()) continue;
-          std::byte* state = static_cast<std::byte*>(
-              visit.run.state[static_cast<std::size_t>(name - names.begin())]);
-          arithmetic().cast(values, DType::f32, state, visit.run.state_type, visit.run.count);
+          carry_over(
+              before, visit, kind,
+              whole.data() + before.offset + static_cast<std::int64_t>(visit.run.first_element));
         }
       }
     }
   }
+  for (std::size_t p = 0; p < old_layout.parameters.size(); ++p) {
+    if (c_.parameter(static_cast<int>(p)).trainable && !old_layout.parameters[p].trainable)
+      step_counts_[p] = 0;  // its state starts anew
+  }
+}
+
+void Engine::carry_over(const ParameterInfo& before, const Visit& visit, std::string_view kind,
+                        const float* values) {
+  const bool trainable = c_.parameter(visit.parameter).trainable;
+  if (kind == "parameter") {
+    if (!trainable) {
+      arithmetic().cast(values, DType::f32, visit.run.weight, visit.run.weight_type,
+                        visit.run.count);
+    } else if (!before.trainable) {
+      update::store_weights(visit.run, values);
+      start_state(visit);
+    }
+    return;
+  }
+  if (!trainable) return;
+  if (kind == "master") {
+    update::store_weights(visit.run, values);
+    return;
+  }
+  const auto names = update::state_names(c_.groups[before.group]);
+  const auto name = std::find(names.begin(), names.end(), kind);
+  if (name == names.end()) return;
+  auto* state =
+      static_cast<std::byte*>(visit.run.state[static_cast<std::size_t>(name - names.begin())]);
+  arithmetic().cast(values, DType::f32, state, visit.run.state_type, visit.run.count);
 }
 
 }  // namespace ration::detail

@@ -27,26 +27,33 @@ void validate_clip(const std::optional<double>& clip) {
 
 }  // namespace
 
+void Engine::hash_rules() {
+  rule_bytes_.clear();
+  for (const Rule& rule : c_.groups) update::append_options(rule, rule_bytes_);
+  rules_hash_ = XXH3_64bits(rule_bytes_.data(), rule_bytes_.size());
+}
+
 std::uint64_t Engine::options_hash() const {
-  std::vector<std::byte> bytes;
-  for (const Rule& rule : c_.groups) update::append_options(rule, bytes);
-  std::uint64_t hash = XXH3_64bits(bytes.data(), bytes.size());
-  hash = XXH3_64bits_withSeed(c_.masked.data(), c_.masked.size(), hash);
+  const std::uint64_t hash = XXH3_64bits_withSeed(c_.masked.data(), c_.masked.size(), rules_hash_);
   return XXH3_64bits_withSeed(&loss_scale_, sizeof loss_scale_, hash);
 }
 
-HeaderRecord Engine::record(Call call, const std::optional<double>& clip_norm) const {
-  HeaderRecord r;
+HeaderRecord& Engine::record(Call call, const std::optional<double>& clip_norm) {
+  HeaderRecord& r = buffers_.mine;
   r.call = call;
   r.step = steps_;
   r.micro_steps = micro_count_;
   r.options = options_hash();
+  r.learning_rates.clear();
   for (const Rule& rule : c_.groups) r.learning_rates.push_back(update::learning_rate(rule));
   r.clip_norm = clip_norm.value_or(-1.0);
   r.weight = weight_;
   r.batches = batches_;
   r.squared_norm = reducer_.squared_norm();
   r.stop = stop_requested_ && stop_requested_();
+  r.skip = false;
+  r.changed = false;
+  r.metrics.clear();
   const std::vector<char>& used = reducer_.used();
   r.used.assign((used.size() + 63) / 64, 0);
   for (std::size_t p = 0; p < used.size(); ++p) {
@@ -87,7 +94,7 @@ StepReport Engine::step(const StepOptions& options) {
   close_micro_step();
   gatherer_.settle();
   reducer_.wait();
-  HeaderRecord mine = record(Call::step, options.clip_norm);
+  HeaderRecord& mine = record(Call::step, options.clip_norm);
   mine.metrics = options.metrics;
   HeaderResult agreed;
   try {
@@ -217,7 +224,7 @@ StepReport Engine::apply(Gradients& gradients, const ApplyOptions& options) {
         "rank {}: apply without reduce_gradients of this optimizer before it", c_.rank()));
   }
   if (changed_) reducer_.compute_norm_again();
-  HeaderRecord mine = record(Call::apply, options.clip_norm);
+  HeaderRecord& mine = record(Call::apply, options.clip_norm);
   mine.metrics = options.metrics;
   mine.skip = options.skip;
   mine.changed = changed_;

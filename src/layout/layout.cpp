@@ -38,7 +38,9 @@ std::int64_t count_elements(std::string_view name, const std::vector<std::int64_
 
 void validate_name(std::string_view what, std::string_view name) {
   const auto refuse = [&](std::string_view why) {
-    throw InvalidArgument(fmt::format("{} name \"{}\" {}", what, name, why));
+    std::string shown;  // a text ends at a NUL for whoever prints it
+    for (const char c : name) shown += c == '\0' ? std::string("\\0") : std::string(1, c);
+    throw InvalidArgument(fmt::format("{} name \"{}\" {}", what, shown, why));
   };
   if (name.empty()) refuse("is empty; give it one");
   if (name.find('\0') != std::string_view::npos) refuse("holds a NUL character");

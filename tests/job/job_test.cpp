@@ -51,11 +51,21 @@ nlohmann::json report_of(const std::string& flags) {
   return nlohmann::json::parse(file);
 }
 
-class Digests : public testing::TestWithParam<const char*> {};
+class Digests : public testing::TestWithParam<std::string> {};
+
+// "--ranks 4 --micro-steps 4" as a name.
+std::string as_name(std::string flags) {
+  std::string name;
+  for (const char c : flags) {
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+    if (c == ' ' && !name.empty() && name.back() != '_') name += '_';
+  }
+  return name;
+}
 
 TEST_P(Digests, AreTheSameAtEveryStage) {
   for (const std::string type : {"--dtype f32", "--dtype bf16", "--dtype bf16 --master split"}) {
-    const std::string flags = std::string(GetParam()) + " " + type + " --quiet --steps " + steps();
+    const std::string flags = GetParam() + " " + type + " --quiet --steps " + steps();
     const Outcome first = chargpt(flags + " --stage 0");
     ASSERT_EQ(first.exit_code, 0) << first.err;
     ASSERT_TRUE(first.out.starts_with("digest ") && first.out.size() == 24) << first.out;
@@ -70,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Digests,
                          testing::Values("--ranks 4", "--ranks 3 --width 36 --heads 3 --batch 12",
                                          "--ranks 5 --batch 10",
                                          "--ranks 4 --micro-steps 4 --accumulation local",
-                                         "--ranks 4 --micro-steps 4 --accumulation sharded"));
+                                         "--ranks 4 --micro-steps 4 --accumulation sharded"),
+                         [](const auto& info) { return as_name(info.param); });
 
 TEST(Job, RepeatsToTheSameDigest) {
   const std::string flags = "--ranks 4 --stage 3 --quiet --steps " + steps();
@@ -144,7 +155,9 @@ TEST(Job, WritesATraceOfEveryRank) {
   }
 }
 
-class BadInput : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+using Refused = std::pair<std::string, std::string>;  // flags, and what the line says
+
+class BadInput : public testing::TestWithParam<Refused> {};
 
 TEST_P(BadInput, GetsOneLineAndANonZeroExit) {
   const auto [flags, expected] = GetParam();
@@ -157,16 +170,16 @@ TEST_P(BadInput, GetsOneLineAndANonZeroExit) {
 
 INSTANTIATE_TEST_SUITE_P(
     Flags, BadInput,
-    testing::Values(std::pair{"--ranks 3", "batch"},
-                    std::pair{"--ranks 4 --micro-steps 3", "batch"},
-                    std::pair{"--stage 4", "stage"}, std::pair{"--ranks x", "ranks"},
-                    std::pair{"--ranks 0", "ranks"}, std::pair{"--width 30 --heads 4", "heads"},
-                    std::pair{"--text /nonexistent/file", "/nonexistent/file"},
-                    std::pair{"--text /etc/hostname", "short"},
-                    std::pair{"--report /nonexistent/r.json --steps 1", "/nonexistent"},
-                    std::pair{"--trace /nonexistent/t.json --steps 1", "/nonexistent"},
-                    std::pair{"--master split", "split"}, std::pair{"--unknown", "unknown"},
-                    std::pair{"--lr -1", "lr"}));
+    testing::Values(Refused{"--ranks 3", "batch"}, Refused{"--ranks 4 --micro-steps 3", "batch"},
+                    Refused{"--stage 4", "stage"}, Refused{"--ranks x", "ranks"},
+                    Refused{"--ranks 0", "ranks"}, Refused{"--width 30 --heads 4", "heads"},
+                    Refused{"--text /nonexistent/file", "/nonexistent/file"},
+                    Refused{"--text /etc/debian_version", "fewer than one batch"},
+                    Refused{"--report /nonexistent/r.json --steps 1", "/nonexistent"},
+                    Refused{"--trace /nonexistent/t.json --steps 1", "/nonexistent"},
+                    Refused{"--master split", "split"}, Refused{"--unknown", "unknown"},
+                    Refused{"--lr -1", "lr"}),
+    [](const auto& info) { return as_name(info.param.first); });
 
 }  // namespace
 }  // namespace ration::test
