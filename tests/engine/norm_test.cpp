@@ -241,11 +241,12 @@ TEST(LossScale, DividesTheUpdateAndStaysInItsBounds) {
         [&](const ProcessGroup& group) {
           double scale = 4;
           bool overflow = false;
-          options.gradient = [&](int step, int, int rank, int p, std::int64_t i, float) {
+          TinyTrainer::Options mine = options;
+          mine.gradient = [&](int step, int, int rank, int p, std::int64_t i, float) {
             if (overflow && p == 1) return std::numeric_limits<float>::infinity();
             return static_cast<float>(scale) * item_gradient(step, rank, p, i);
           };
-          TinyTrainer trainer(group, options);
+          TinyTrainer trainer(group, mine);
           Oracle oracle = Oracle::of(trainer.optimizer());
           for (int step = 0; step < 6; ++step) {
             overflow = step == 2 || step == 3 || step == 4;
