@@ -1,8 +1,6 @@
 // Ranks whose graphs differ: units skipped, announced in another order, asked for too late or too
 // many at once.
 
-#include <ranges>
-
 #include "engine/engine_test.hpp"
 
 namespace ration::test {
@@ -20,7 +18,7 @@ void train_step(TinyTrainer& trainer, const std::vector<int>& units, int micro_s
       const Gathered weights = trainer.units()[static_cast<std::size_t>(u)].gather();
     }
     micro.begin_backward();
-    for (const int u : std::views::reverse(units))
+    for (const int u : reversed(units))
       trainer.backward(trainer.units()[static_cast<std::size_t>(u)], m);
   }
   trainer.count_step();
