@@ -89,7 +89,11 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
   c_.compute = device::make_host_compute_stream();
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  // What is under way reads names and writes norms that go with this object.
+  c_.gather_stream.reset();
+  c_.reduce_stream.reset();
+}
 
 void Engine::agree() {
   const Layout& layout = registered_;

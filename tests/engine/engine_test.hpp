@@ -57,6 +57,13 @@ inline TinyTrainer::Options options_of(const Setting& setting, int micro_steps =
   return options;
 }
 
+/// As a backward goes.
+template <class T>
+std::vector<T> reversed(std::vector<T> forward) {
+  std::reverse(forward.begin(), forward.end());
+  return forward;
+}
+
 /// Of each parameter, by name.
 using Values = std::map<std::string, std::vector<float>>;
 using Numbers = std::map<std::string, std::vector<double>>;

@@ -1,7 +1,6 @@
 // What becomes of gradients: micro-steps, unused and frozen parameters, types and tiny numbers.
 
 #include <cstring>
-#include <ranges>
 
 #include "engine/engine_test.hpp"
 
@@ -118,7 +117,7 @@ TEST(Unused, ByAllRanksKeepsBitsAndStateDespiteMomentumAndDecay) {
           const Snapshot unused = snapshot_of(optimizer, "h.0.w");
           const Snapshot used = snapshot_of(optimizer, "h.0.b");
           optimizer.micro_step().begin_backward();
-          for (const Unit& unit : std::views::reverse(trainer.units())) {
+          for (const Unit& unit : reversed(trainer.units())) {
             const Gathered weights = unit.gather();
             for (const Parameter& parameter : trainer.parameters_of(unit)) {
               if (parameter.name() != "h.0.w") trainer.write_gradient(unit, weights, parameter, 0);
@@ -152,7 +151,7 @@ TEST(Unused, OnRankZeroOnlyCountsAsZeroThere) {
           // Twice: the memory of the second step still holds the first one's gradient.
           for (int step = 0; step < 2; ++step) {
             trainer.optimizer().micro_step().begin_backward();
-            for (const Unit& unit : std::views::reverse(trainer.units())) {
+            for (const Unit& unit : reversed(trainer.units())) {
               const Gathered weights = unit.gather();
               for (const Parameter& parameter : trainer.parameters_of(unit)) {
                 if (step == 1 && group.rank() == 0 && parameter.name() == "h.1.w") continue;
@@ -191,7 +190,7 @@ TEST(UsedTwice, InAForwardIsReducedOnceWithTheSum) {
           TinyTrainer trainer(group, options);
           Oracle oracle = Oracle::of(trainer.optimizer());
           trainer.optimizer().micro_step().begin_backward();
-          for (const Unit& unit : std::views::reverse(trainer.units())) {
+          for (const Unit& unit : reversed(trainer.units())) {
             const Gathered weights = unit.gather();
             for (const Parameter& parameter : trainer.parameters_of(unit)) {
               trainer.write_gradient(unit, weights, parameter, 0);

@@ -204,7 +204,7 @@ TEST(JointStep, WeighsByTheWholeParentAndLetsRanksHaveNoBatch) {
             dense.optimizer.micro_step(0, 1, options);
             expert.optimizer.micro_step(0, 1, options);
           }
-          const StepReport report = ration::step(group, {&dense.optimizer, &expert.optimizer});
+          const StepReport report = ration::step(group, {&expert.optimizer, &dense.optimizer});
           EXPECT_EQ(report.batches, 3);
           EXPECT_EQ(report.total_weight, 7);
           const double norm = oracle_step(oracle, 0, 7, 1e9, [](int, int r) { return r; });

@@ -65,8 +65,10 @@ struct Mixed {
 
 TEST(Norm, CountsEachElementOnceWithTiedFrozenAndMixedTypes) {
   std::vector<double> norms;
+  std::vector<Snapshot> snapshots;
   at_every_stage([&](const Setting& setting) {
     PerRank<double> seen(kRanks);
+    PerRank<Snapshot> after(kRanks);
     with_ranks(
         kRanks,
         [&](const ProcessGroup& group) {
@@ -74,12 +76,16 @@ TEST(Norm, CountsEachElementOnceWithTiedFrozenAndMixedTypes) {
           const double expected = mixed.backward();
           seen[group] = mixed.optimizer.step().gradient_norm;
           EXPECT_NEAR(seen[group], expected, 1e-6 * expected);
+          after[group] = snapshot_of(mixed.optimizer);
         },
         setting.threads);
     EXPECT_TRUE(seen.alike());
+    EXPECT_TRUE(after.alike());
     norms.push_back(seen.first());
+    snapshots.push_back(after.first());
   });
   for (const double norm : norms) EXPECT_EQ(norm, norms.front());
+  for (const Snapshot& snapshot : snapshots) EXPECT_EQ(snapshot, snapshots.front());
 }
 
 TEST(Clip, AtOneWithNormFourUpdatesByAQuarter) {
@@ -235,11 +241,12 @@ TEST(LossScale, DividesTheUpdateAndStaysInItsBounds) {
         [&](const ProcessGroup& group) {
           double scale = 4;
           bool overflow = false;
-          options.gradient = [&](int step, int, int rank, int p, std::int64_t i, float) {
+          TinyTrainer::Options mine = options;
+          mine.gradient = [&](int step, int, int rank, int p, std::int64_t i, float) {
             if (overflow && p == 1) return std::numeric_limits<float>::infinity();
             return static_cast<float>(scale) * item_gradient(step, rank, p, i);
           };
-          TinyTrainer trainer(group, options);
+          TinyTrainer trainer(group, mine);
           Oracle oracle = Oracle::of(trainer.optimizer());
           for (int step = 0; step < 6; ++step) {
             overflow = step == 2 || step == 3 || step == 4;

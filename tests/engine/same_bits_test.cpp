@@ -65,7 +65,7 @@ TEST(SameBits, ForEveryTile) {
         {{.parameter = DType::f16, .moments = DType::bf16}, Lion{.learning_rate = 0.01}}}) {
     std::optional<Snapshot> expected;
     at_every_stage([&](const Setting& setting) {
-      for (const std::size_t tile : {0, 1, 1024, 4096}) {
+      for (const std::size_t tile : {0u, 1u, 1024u, 4096u}) {
         TinyTrainer::Options options = options_of(setting);
         options.config.precision = kept.first;
         options.config.tile_elements = tile;
