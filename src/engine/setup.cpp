@@ -89,7 +89,12 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
   c_.compute = device::make_host_compute_stream();
 }
 
-Engine::~Engine() = default;
+// An optimizer may end with work in flight, when an exception ends it: the streams go first,
+// because their tasks read names and write norms.
+Engine::~Engine() {
+  c_.gather_stream.reset();
+  c_.reduce_stream.reset();
+}
 
 void Engine::agree() {
   const Layout& layout = registered_;
