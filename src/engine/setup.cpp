@@ -89,8 +89,9 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
   c_.compute = device::make_host_compute_stream();
 }
 
+// An optimizer may end with work in flight, when an exception ends it: the streams go first,
+// because their tasks read names and write norms.
 Engine::~Engine() {
-  // What is under way reads names and writes norms that go with this object.
   c_.gather_stream.reset();
   c_.reduce_stream.reset();
 }

@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "engine/engine.hpp"
 #include "launched.hpp"
 #include "support/training.hpp"
 
@@ -67,6 +68,22 @@ TEST(RequestStop, OnOneRankStopsAllInTheSameStep) {
   EXPECT_NE(steps[0], -1);
   EXPECT_LE(steps[0], 4);
   EXPECT_THAT(steps, testing::Each(steps[0]));
+}
+
+// Ranks of one process share the wish; those of several do not.
+TEST(RequestStop, KnownToOneRankOnlyIsInEveryRanksReport) {
+  with_ranks(3, [](const ProcessGroup& group) {
+    bool wished = false;
+    detail::Engine engine(group, {.stage = 1}, [&] { return wished; });
+    engine.add_group(SGD{});
+    engine.add_unit("u", {{.name = "w", .shape = {300}}}, {});
+    engine.initialize(constant(1));
+    for (const bool wish : {false, true}) {
+      wished = wish && group.rank() == 1;
+      engine.micro_step(0, 1, {});
+      EXPECT_EQ(engine.step({}).stop_requested, wish);
+    }
+  });
 }
 
 // Of an optimizer over a group: the whole's wishes are not its business.

@@ -214,9 +214,10 @@ TEST_P(Passes, MoreUnitsAtOnceThanSlots) {
              AllOf(HasSubstr("\"b\""), HasSubstr("held (by \"a\")"),
                    HasSubstr("Config::prefetch (now 0)")));
     }
-    // Its turn is still to come.
-    const Gathered b = t.units()[1].gather();
-    EXPECT_NE(b.data<float>(t.units()[1]["b.w"]), nullptr);
+    {  // Its turn is still to come.
+      const Gathered b = t.units()[1].gather();
+      EXPECT_NE(b.data<float>(t.units()[1]["b.w"]), nullptr);
+    }
     t.optimizer().step();
   });
 }
