@@ -64,7 +64,8 @@ struct Config {
   /// reduced.
   int buckets = 2;
   /// false: every reduce and gather is finished before the call that started it returns. The same
-  /// bits.
+  /// bits. Wants the same units used on every rank that has a batch: where gathers are matched, a
+  /// rank waiting for a unit that another skips is not met before the deadline.
   bool overlap = true;
   /// How many copies of this optimizer's state exist inside the parent of `ration::step(parent,
   /// ...)`.

@@ -116,8 +116,9 @@ void Gatherer::gather(int u) {
     } else {
       join_until(u);
     }
-    if (CanonicalOrder* o = order(); o && pass_ != Pass::evaluation) o->record(u);
+    // Only now: what was refused for want of a slot may be asked for again.
     unit.asked_in = pass_number_;
+    if (pass_ != Pass::evaluation) order()->record(u);
     if (unit.slot >= 0) slots_[unit.slot].held = true;
     c_.compute->wait(*unit.ready);
     unit.held = 1;
@@ -154,6 +155,20 @@ void Gatherer::join_until(int u) {
     fetch(*next);  // where it is refused, its turn is still to come
     o.advance();
     if (*next == u) return;
+  }
+}
+
+void Gatherer::join_ahead(int u) {
+  if (one_sided_ || !in_slot(u)) return;
+  CanonicalOrder& o = *order();
+  const auto place = std::find(o.units().begin(), o.units().end(), u) - o.units().begin();
+  const std::size_t end = static_cast<std::size_t>(place) + 1 + slots_.size() +
+                          static_cast<std::size_t>(c_.config.buckets);
+  while (o.position() < end) {
+    const auto next = o.next();
+    if (!next) return;
+    fetch(*next);
+    o.advance();
   }
 }
 
@@ -223,7 +238,6 @@ void Gatherer::submit(int u, std::byte* memory) {
     memory += c_.layout.padded(flat) * static_cast<std::int64_t>(size_of(flat.dtype));
   }
   c_.gather_stream->record(*units_[u].ready);
-  if (!c_.config.overlap) c_.gather_stream->synchronize();
 }
 
 void Gatherer::release(int u) {

@@ -21,6 +21,9 @@ class Gatherer {
   /// Ends the pass under way and begins another. Where gathers are matched across ranks, units that
   /// this rank never asked for are joined first.
   void begin_pass(Pass pass);
+  /// Joins the unit's gather, and those that peers may wait for before they reduce the unit: as
+  /// many as they can hold in slots and buckets. Does not wait.
+  void join_ahead(int unit);
   /// No more gathers in the pass under way; what is left of it is joined when the next begins.
   void close() { open_ = false; }
 

@@ -40,6 +40,7 @@ void write(const HeaderRecord& r, Bytes& bytes) {
   writer.put(static_cast<std::uint8_t>((r.stop ? 1 : 0) | (r.skip ? 2 : 0) | (r.changed ? 4 : 0)));
   writer.put_list(r.used);
   writer.put_list(r.metrics);
+  writer.put_text(r.refused);
   writer.put_list(r.forward_order);
   writer.put_list(r.backward_order);
   writer.put_list(r.reduce_order);
@@ -62,6 +63,7 @@ void read(const Bytes& bytes, HeaderRecord& r) {
   r.changed = flags & 4;
   reader.get_list(r.used);
   reader.get_list(r.metrics);
+  r.refused = reader.get_text();
   reader.get_list(r.forward_order);
   reader.get_list(r.backward_order);
   reader.get_list(r.reduce_order);
@@ -84,6 +86,7 @@ void compare(int rank, const HeaderRecord& theirs, const HeaderRecord& ours) {
         "rank {}: is in step {}, rank 0 in step {}; every rank must make the same calls", rank,
         theirs.step, ours.step));
   }
+  if (!theirs.refused.empty()) throw InvalidArgument(theirs.refused);
   const auto differ = [&](std::string_view what, const auto& a, const auto& b) {
     throw InvalidArgument(
         fmt::format("rank {}: {} is {}, rank 0 has {}; options must be the same on all ranks", rank,
@@ -126,6 +129,7 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
   try {
     read(records[0], first);
     total = first;
+    if (!first.refused.empty()) throw InvalidArgument(first.refused);
     for (std::size_t rank = 1; rank < records.size(); ++rank) {
       read(records[rank], r);
       compare(static_cast<int>(rank), r, first);

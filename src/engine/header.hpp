@@ -30,6 +30,7 @@ struct HeaderRecord {
   bool changed = false;             ///< reduced gradients were changed by hand
   std::vector<std::uint64_t> used;  ///< a bit per parameter
   std::vector<double> metrics;
+  std::string refused = {};  ///< why this rank cannot go on, though it can talk: all throw it
   // Rank 0's proposals for the canonical orders; empty: as they are.
   std::vector<int> forward_order;
   std::vector<int> backward_order;

@@ -20,6 +20,8 @@ class CanonicalOrder {
   /// The unit whose turn it is; nullopt at the end.
   [[nodiscard]] std::optional<int> next() const;
   void advance() { ++position_; }
+  /// How many units have had their turn.
+  [[nodiscard]] std::size_t position() const { return position_; }
   /// True when the unit's turn has been.
   [[nodiscard]] bool passed(int unit) const;
 

@@ -1,5 +1,7 @@
 // Micro-steps and passes: what the trainer calls between two steps, in which order it may.
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include <ration/error.hpp>
@@ -55,8 +57,8 @@ MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& optio
   if (index != expected) refuse(fmt::format("micro-step {} is next", expected));
   if (micro_open_ && count != micro_count_)
     refuse(fmt::format("this step began with a count of {}", micro_count_));
-  if (!(options.weight >= 0))
-    refuse(fmt::format("the weight is {}, must not be negative", options.weight));
+  if (!(options.weight >= 0) || std::isinf(options.weight))
+    refuse(fmt::format("the weight is {}, must be finite and not negative", options.weight));
   if (c_.layout.units.size() != registered_.units.size())
     refuse("units were added; call relayout first");
 
@@ -88,8 +90,10 @@ void Engine::begin_backward() {
 void Engine::close_micro_step() {
   // Where gathers are matched, this rank takes part in a backward it did not have.
   if (!backward_) begin_backward();
-  reducer_.finish_micro_step();
+  // A reduce waits for peers, which may wait for a gather first: so the gathers come before.
+  reducer_.finish_micro_step([this](int unit) { gatherer_.join_ahead(unit); });
   gatherer_.begin_pass(Pass::none);
+  if (!c_.config.overlap) gatherer_.settle();
 }
 
 Evaluation Engine::evaluation() {

@@ -128,7 +128,7 @@ void Reducer::acquire_bucket(int u) {
 }
 
 void Reducer::free_bucket(Bucket& bucket) {
-  if (bucket.unit >= 0) units_[bucket.unit].bucket = -1;
+  if (bucket.unit >= 0 && !bucket.reducing) units_[bucket.unit].bucket = -1;
   bucket.unit = -1;
   bucket.reducing = false;
   bucket.operations.clear();
@@ -203,7 +203,17 @@ void Reducer::make_ready(int u) {
 
 void Reducer::advance() {
   while (const auto next = order_.next()) {
-    if (units_[*next].progress != Progress::ready) return;
+    if (units_[*next].progress != Progress::ready) {
+      // When all buckets wait for a unit that has none, no later call can help: better said now
+      // than after a wait for peers that wait for this rank.
+      const bool stuck = units_[*next].needs_bucket &&
+                         std::all_of(buckets_.begin(), buckets_.end(), [&](const Bucket& bucket) {
+                           return bucket.unit >= 0 && !bucket.reducing &&
+                                  units_[bucket.unit].progress == Progress::ready;
+                         });
+      if (stuck) refuse_bucket(*next);
+      return;
+    }
     order_.advance();
     start(*next);
   }
@@ -274,7 +284,10 @@ void Reducer::start(int u) {
   }
   unit.accumulated = true;
   if (bucket) {
+    // Peers may read it for long: what the unit writes in the next micro-step goes to another, or
+    // waits.
     bucket->reducing = true;
+    unit.bucket = -1;
     c_.reduce_stream->record(*bucket->done);
   }
   if (!c_.config.overlap) c_.reduce_stream->synchronize();
@@ -310,7 +323,7 @@ void Reducer::reduce_flat(int f, UnitState& unit, Bucket* bucket) {
   }
 }
 
-void Reducer::finish_micro_step() {
+void Reducer::finish_micro_step(const std::function<void(int unit)>& before) {
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     if (units_[u].progress != Progress::filling) continue;
     for (const int p : c_.unit(u).parameters) {
@@ -329,6 +342,7 @@ void Reducer::finish_micro_step() {
     return;
   }
   while (const auto next = order_.next()) {
+    before(*next);
     UnitState& unit = units_[*next];
     if (local() && unit.progress < Progress::ready) {
       const bool filling = unit.progress == Progress::filling;

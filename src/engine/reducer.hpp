@@ -1,6 +1,7 @@
 #pragma once
 // Gradients: where the trainer writes them, when they are reduced, and what the update reads.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,8 +25,9 @@ class Reducer {
   void unit_ready(int unit);
   void parameter_ready(int parameter);
 
-  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn.
-  void finish_micro_step();
+  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn;
+  /// `before` is called with each unit whose reduce starts now.
+  void finish_micro_step(const std::function<void(int unit)>& before);
   /// Everything reduced and its norms known.
   void wait();
 
@@ -46,7 +48,7 @@ class Reducer {
  private:
   struct Bucket {
     std::byte* memory = nullptr;
-    int unit = -1;          ///< who holds it; -1: nobody
+    int unit = -1;          ///< whose gradients are in it; -1: nobody's
     bool reducing = false;  ///< its reduce has been started
     std::unique_ptr<Event> done;
     std::vector<Sequence> operations;
@@ -54,7 +56,7 @@ class Reducer {
   enum class Progress : std::uint8_t { idle, filling, ready, started };
   struct UnitState {
     Progress progress = Progress::idle;
-    int bucket = -1;
+    int bucket = -1;  ///< the one it holds: from its first gradient until its reduce starts
     bool accumulated = false;  ///< since `clear`: the accumulator holds something
     bool has_trainable = false;
     bool needs_bucket = false;

@@ -54,6 +54,7 @@ HeaderRecord& Engine::record(Call call, const std::optional<double>& clip_norm) 
   r.skip = false;
   r.changed = false;
   r.metrics.clear();
+  r.refused.clear();
   const std::vector<char>& used = reducer_.used();
   r.used.assign((used.size() + 63) / 64, 0);
   for (std::size_t p = 0; p < used.size(); ++p) {
@@ -274,20 +275,13 @@ StepReport Engine::joint_step(const ProcessGroup& parent,
   if (optimizers.empty())
     throw InvalidArgument(fmt::format("rank {}: joint step of no optimizers", rank));
   Engine& lead = optimizers.front()->engine();
-  HeaderRecord mine;
-  mine.call = Call::joint_step;
-  mine.step = lead.steps_;
-  mine.clip_norm = options.clip_norm.value_or(-1.0);
-  mine.weight = lead.weight_;
-  mine.batches = lead.batches_;
-  mine.metrics = options.metrics;
-  mine.options = XXH3_64bits(&lead.loss_scale_, sizeof lead.loss_scale_);
-
-  // First each optimizer's own header: sums and used parameters over the ranks that share it.
-  std::vector<HeaderResult> agreed;
-  for (ShardedOptimizer* optimizer : optimizers) {
-    Engine& engine = optimizer->engine();
+  // Everything that one rank can see is checked before the first word to another.
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    Engine& engine = optimizers[i]->engine();
     engine.require_usable();
+    if (std::count(optimizers.begin(), optimizers.end(), optimizers[i]) > 1)
+      throw InvalidArgument(
+          fmt::format("rank {}: joint step: optimizer {} is given twice", rank, i));
     if (!engine.micro_open_ || engine.micro_index_ + 1 != engine.micro_count_ || engine.reduced_) {
       throw InvalidArgument(
           fmt::format("rank {}: joint step: an optimizer is not after its last micro-step", rank));
@@ -303,19 +297,46 @@ StepReport Engine::joint_step(const ProcessGroup& parent,
       throw InvalidArgument(fmt::format("rank {}: joint step: loss scales {} and {} differ", rank,
                                         engine.loss_scale_, lead.loss_scale_));
     }
+  }
+  HeaderRecord mine;
+  mine.call = Call::joint_step;
+  mine.step = lead.steps_;
+  mine.clip_norm = options.clip_norm.value_or(-1.0);
+  mine.weight = lead.weight_;
+  mine.batches = lead.batches_;
+  mine.metrics = options.metrics;
+  mine.options = XXH3_64bits(&lead.loss_scale_, sizeof lead.loss_scale_);
+
+  // First each optimizer's own header: sums and used parameters over the ranks that share it. What
+  // one of them refuses, the parent's header tells the ranks that do not share it.
+  std::vector<HeaderResult> agreed;
+  for (ShardedOptimizer* optimizer : optimizers) {
+    Engine& engine = optimizer->engine();
     engine.close_micro_step();
     engine.gatherer_.settle();
     engine.reducer_.wait();
-    agreed.push_back(exchange(engine.c_.reduce->control(),
-                              engine.record(Call::joint_step, options.clip_norm), engine.buffers_,
-                              engine.control_bytes_));
-    mine.stop = mine.stop || agreed.back().stop;
-    if (engine.c_.rank() == 0)
-      mine.squared_norm += agreed.back().squared_norm / engine.c_.config.replicas;
+    HeaderResult& own = agreed.emplace_back();
+    try {
+      own =
+          exchange(engine.c_.reduce->control(), engine.record(Call::joint_step, options.clip_norm),
+                   engine.buffers_, engine.control_bytes_);
+    } catch (const InvalidArgument& error) {
+      if (mine.refused.empty()) {
+        mine.refused = fmt::format("joint step: an optimizer over {} of {} ranks: {}",
+                                   engine.c_.world(), parent.size(), error.what());
+      }
+    }
+    mine.stop = mine.stop || own.stop;
+    if (engine.c_.rank() == 0) mine.squared_norm += own.squared_norm / engine.c_.config.replicas;
   }
   // Then the parent's: one norm, one weight, one decision.
-  const HeaderResult total =
-      exchange(parent.communicator()->control(), mine, lead.buffers_, lead.control_bytes_);
+  HeaderResult total;
+  try {
+    total = exchange(parent.communicator()->control(), mine, lead.buffers_, lead.control_bytes_);
+  } catch (const InvalidArgument&) {
+    for (ShardedOptimizer* optimizer : optimizers) optimizer->engine().end_step();
+    throw;
+  }
   const Decision decision = lead.decide(total, options.clip_norm);
   StepReport report;
   for (std::size_t i = 0; i < optimizers.size(); ++i) {

@@ -154,6 +154,8 @@ class TinyTrainer {
   std::vector<Unit>& units() { return units_; }
   Group& group() { return main_; }
   [[nodiscard]] int steps() const { return step_; }
+  /// Says that a step was taken without `step`: what gradients depend on.
+  void count_step() { ++step_; }
 
  private:
   Options options_;
