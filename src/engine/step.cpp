@@ -54,6 +54,7 @@ HeaderRecord& Engine::record(Call call, const std::optional<double>& clip_norm) 
   r.skip = false;
   r.changed = false;
   r.metrics.clear();
+  r.refused.clear();
   const std::vector<char>& used = reducer_.used();
   r.used.assign((used.size() + 63) / 64, 0);
   for (std::size_t p = 0; p < used.size(); ++p) {
