@@ -193,6 +193,11 @@ class Evaluation {
   Evaluation(const Evaluation&) = delete;
   ~Evaluation();
 
+  /// Ends it here. Where gathers are matched across ranks this joins what other ranks gathered and
+  /// this one did not; the destructor leaves that to the optimizer's next call, so say `end` before
+  /// a collective of your own. Idempotent.
+  void end();
+
  private:
   friend class detail::Engine;
   explicit Evaluation(detail::Engine* engine) : engine_(engine) {}

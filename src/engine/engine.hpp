@@ -53,7 +53,7 @@ class Engine {
   MicroStep micro_step(int index, int count, const MicroStepOptions& options);
   void begin_backward();
   Evaluation evaluation();
-  void end_evaluation();
+  void end_evaluation(bool join);
   Gathered gather(int unit);
   void release(int unit, bool by_exception) noexcept(false);
   [[nodiscard]] const void* address(int unit, const Parameter& parameter, DType type) const;

@@ -104,7 +104,10 @@ void MicroStep::begin_backward() const {
 }
 
 Evaluation::~Evaluation() {
-  if (engine_) engine_->end_evaluation();
+  if (engine_) engine_->end_evaluation(false);
+}
+void Evaluation::end() {
+  if (engine_) std::exchange(engine_, nullptr)->end_evaluation(true);
 }
 
 const void* Whole::address(const Parameter& parameter, DType type) const {

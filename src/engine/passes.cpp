@@ -104,9 +104,13 @@ Evaluation Engine::evaluation() {
   return Evaluation(this);
 }
 
-void Engine::end_evaluation() {
+void Engine::end_evaluation(bool join) {
   evaluating_ = false;
-  gatherer_.close();
+  if (join) {
+    gatherer_.begin_pass(Pass::none);
+  } else {
+    gatherer_.close();
+  }
 }
 
 Gathered Engine::gather(int unit) {

@@ -143,6 +143,21 @@ TEST_P(Looking, UnevenlyIsRight) {
   EXPECT_EQ(digests[1], digests[3]);
 }
 
+// A barrier of the trainer's own after an uneven evaluation: nobody is left in a gather.
+TEST_P(Looking, EndsBeforeACollectiveOfTheTrainers) {
+  const WithTimeout timeout(std::chrono::seconds(20));
+  on_ranks(DType::f32, [&](TinyTrainer& trainer, int rank) {
+    Evaluation evaluation = trainer.optimizer().evaluation();
+    for (std::size_t u = 0; rank == 0 && u < trainer.units().size(); ++u) {
+      const Gathered weights = trainer.units()[u].gather();
+    }
+    evaluation.end();
+    evaluation.end();
+    trainer.process_group().barrier();
+    trainer.step();
+  });
+}
+
 TEST_P(Looking, TwiceWithoutAGatherIsNothing) {
   on_ranks(DType::f32, [](TinyTrainer& trainer, int) {
     { const Evaluation evaluation = trainer.optimizer().evaluation(); }

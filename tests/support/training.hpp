@@ -153,6 +153,7 @@ class TinyTrainer {
   ShardedOptimizer& optimizer() { return optimizer_; }
   std::vector<Unit>& units() { return units_; }
   Group& group() { return main_; }
+  [[nodiscard]] const ProcessGroup& process_group() const { return group_; }
   [[nodiscard]] int steps() const { return step_; }
   /// Says that a step was taken without `step`: what gradients depend on.
   void count_step() { ++step_; }
