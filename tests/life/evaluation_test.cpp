@@ -1,5 +1,6 @@
 // Looking at the model between steps.
 
+#include "support/deadline.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
