@@ -40,7 +40,7 @@ void train(ration::World& world) {
 
     // 3. Forward. A guard makes a unit's weights whole on this rank, while it lives.
     const ration::MicroStep micro = optimizer.micro_step();
-    const ration::Gathered whole_first = first.gather(), whole_second = second.gather();
+    ration::Gathered whole_first = first.gather(), whole_second = second.gather();
     const Weights weight_1(whole_first.data<float>(w1), 2, kHidden);
     const Weights bias_1(whole_first.data<float>(b1), 1, kHidden);
     const Weights weight_2(whole_second.data<float>(w2), kHidden, 1);
@@ -57,6 +57,8 @@ void train(ration::World& world) {
     Gradient(first.gradient<float>(w1), 2, kHidden) += x.transpose() * d_hidden;
     Gradient(first.gradient<float>(b1), 1, kHidden) += d_hidden.colwise().sum();
     first.gradients_ready();
+    whole_first.release();
+    whole_second.release();
 
     // 5. The step: the mean over ranks, clipped, applied; metrics are summed over ranks.
     const ration::StepReport report = optimizer.step(

@@ -26,7 +26,7 @@ int fail(const char* what, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Sharded training: checkpoints, plans and measurements", "ration");
+  CLI::App app("Measures this machine and the library on it", "ration");
   app.set_version_flag("--version", ration::version() + "\n" + ration::build_summary());
   app.require_subcommand(1);
   int exit_code = 0;

@@ -92,7 +92,7 @@ Options parse_options(int argc, const char* const* argv) {
 
   app.add_option("--text", options.text, "Files to learn, joined (default: the licence texts)");
   app.add_option("--ranks", options.ranks, "Ranks, as threads (default: RATION_RANKS, or 4)")
-      ->check(whole(1, 4096));
+      ->check(whole(1, 256));
   app.add_option("--stage", config.stage, "0 all replicated, to 3 all sharded")
       ->default_val(3)
       ->check(whole(0, 3));

@@ -1,5 +1,6 @@
 #pragma once
-// What an optimizer is told at construction. Everything here is compared across ranks.
+// What an optimizer is told at construction. Compared across ranks, but for `overlap` and
+// `tile_elements`, which change no bit.
 
 #include <cstddef>
 #include <cstdint>

@@ -33,7 +33,7 @@ constexpr bool is_parameter_type(DType type) {
   return type == DType::f32 || type == DType::bf16 || type == DType::f16;
 }
 
-/// "f32", "bf16", ...: the names used in flags, messages and checkpoints.
+/// "f32", "bf16", ...: the names used in flags and messages.
 constexpr std::string_view name_of(DType type) {
   switch (type) {
     case DType::f32:

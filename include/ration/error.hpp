@@ -33,12 +33,6 @@ class IoError : public Error {
   using Error::Error;
 };
 
-/// A checkpoint whose contents cannot be trusted; the text names the file.
-class CorruptCheckpoint : public Error {
- public:
-  using Error::Error;
-};
-
 /// Ranks no longer agree on what to do next, or a peer was lost.
 class CommunicationError : public Error {
  public:

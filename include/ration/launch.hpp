@@ -31,8 +31,8 @@ class World : public ProcessGroup {
 };
 
 struct LaunchOptions {
-  /// Ranks to start as threads, unless RATION_RANKS or `--ranks N` (or `--ranks=N`) on the command
-  /// line says otherwise; the command line wins.
+  /// Ranks to start as threads, 1 to 256 (default 1), unless RATION_RANKS or `--ranks N` (or
+  /// `--ranks=N`) on the command line says otherwise; the command line wins.
   std::optional<int> ranks = std::nullopt;
   /// Turn SIGINT and SIGTERM into `World::stop_requested`; a second signal ends the process at
   /// once.
@@ -40,8 +40,8 @@ struct LaunchOptions {
 };
 
 /// Runs `body` once per rank and returns when all have ended: 0, or 1 when a rank threw. The first
-/// exception's text is printed in one line to stderr, and every other rank's next library call
-/// throws RemoteError with it. Throws nothing. `argv` is only read.
+/// exception's text is printed in one line to stderr, and what waits for other ranks throws RemoteError with
+/// it on every other rank, now or at its next such call. Throws nothing. `argv` is only read.
 int launch(int argc, char** argv, const std::function<void(World&)>& body,
            const LaunchOptions& options = {});
 

@@ -9,27 +9,16 @@
 
 namespace ration {
 
-/// What a buffer is for.
-enum class MemoryKind : std::uint8_t {
-  parameters,
-  gradients,
-  optimizer_state,
-  buffers,
-  snapshot,
-  trainer
-};
-inline constexpr std::size_t kMemoryKinds = 6;
+/// What a buffer is for. `buffers` are gather slots and gradient buckets, `trainer` what the
+/// trainer gave (counted, never allocated).
+enum class MemoryKind : std::uint8_t { parameters, gradients, optimizer_state, buffers, trainer };
+inline constexpr std::size_t kMemoryKinds = 5;
 std::string_view name_of(MemoryKind kind);
-
-/// Where state rests.
-enum class Tier : std::uint8_t { device, host, disk };
-std::string_view name_of(Tier tier);
 
 /// One buffer of a rank.
 struct InventoryEntry {
   std::string name = {};  ///< "h.3/f32/exp_avg", "gather slot 0", ...
   MemoryKind kind = MemoryKind::buffers;
-  Tier tier = Tier::device;
   std::uint64_t bytes = 0;
 };
 
@@ -41,7 +30,7 @@ struct MemoryReport {
   std::array<std::uint64_t, kMemoryKinds> planned{};
   std::array<std::uint64_t, kMemoryKinds> allocated{};
 
-  /// A table of two columns and a total, ready to print.
+  /// A table of two columns and a total, in KiB or MiB, ready to print.
   [[nodiscard]] std::string table() const;
 };
 

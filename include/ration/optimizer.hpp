@@ -3,8 +3,14 @@
 //
 // Threads: an optimizer and everything it hands out belong to one rank and are used from that
 // rank's thread. Calls marked "collective" are made by every rank of the group in the same order.
-// Handles stay valid while the optimizer lives; pointers to parameters and gradients until
-// `relayout`.
+// Handles (Group, Unit, Parameter), guards and micro-steps must not outlive the optimizer. Pointers
+// to parameters hold while their guard lives, pointers to gradients until their unit is ready;
+// `relayout` ends both.
+//
+// Errors: a wrong argument or order of calls throws InvalidArgument; whatever waits for other ranks
+// may throw Timeout, RemoteError or CommunicationError, after which the job cannot go on. A broken
+// optimizer (an exception destroyed a guard, or a relayout failed half way) throws Error from every
+// later call.
 
 #include <cstdint>
 #include <functional>
@@ -76,7 +82,9 @@ struct ParameterSpec {
                              ///< this name shares
   void* data = nullptr;  ///< the trainer's own tensor, kept up to date (stages 0 to 2); outlives
                          ///< the optimizer
-  void* gradient = nullptr;  ///< the trainer's own gradient, read when ready (stages 0 and 1)
+  void* gradient =
+      nullptr;  ///< the trainer's own gradient (stages 0 and 1), of the gradient type; read
+                ///< when gradients_ready or gradient_ready is said, otherwise it is zero
 };
 
 struct UnitOptions {
@@ -89,7 +97,8 @@ struct UnitOptions {
   std::function<void(void* memory)> release = {};
 };
 
-/// Guard of a unit's whole parameters; releases in its destructor. Movable. A guard that an
+/// Guard of a unit's whole parameters; releases in its destructor. Movable. Must not outlive the
+/// optimizer, nor be kept over a step: what it then shows depends on the stage. A guard that an
 /// exception destroys marks the optimizer broken.
 class Gathered {
  public:
@@ -133,9 +142,10 @@ class Unit {
   /// Throws InvalidArgument when the unit has no such parameter.
   [[nodiscard]] Parameter operator[](std::string_view parameter) const;
 
-  /// Makes the unit's parameters whole on this rank and returns when they are; the next unit is
-  /// prefetched. Free below stage
-  /// 3. At most once a pass unless the unit is `keep_whole`.
+  /// Makes the unit's parameters whole on this rank and returns when they are; where a stream of
+  /// its own does it the next unit is prefetched. Free below stage 3. At most once a pass (a
+  /// forward, a backward or an evaluation) unless the unit is `keep_whole`. Throws InvalidArgument
+  /// for a second one, outside a pass, and when `Config::prefetch` + 1 guards are alive.
   [[nodiscard]] Gathered gather() const;
 
   /// The whole gradient of a parameter in this micro-step: zeroed at the first ask, add into it.
@@ -146,14 +156,17 @@ class Unit {
     return static_cast<T*>(gradient_address(parameter, dtype_of<T>::value, false));
   }
   /// The same, not zeroed. Throws InvalidArgument where earlier micro-steps are accumulated in the
-  /// same memory.
+  /// same memory: for f32 gradients with Accumulation::local, from the second micro-step on.
   template <class T>
   [[nodiscard]] T* gradient(const Parameter& parameter, Overwrite) const {
     return static_cast<T*>(gradient_address(parameter, dtype_of<T>::value, true));
   }
 
-  /// Last write done: the reduce starts, asynchronously. Parameters never asked for count as unused
-  /// and zero.
+  /// Last write done: the reduce starts, asynchronously, when the unit's turn has come (one order
+  /// on all ranks: at first the reverse of registration). Parameters never asked for count as
+  /// unused and zero; a unit that got no gradient may be said to be ready too, which spares its
+  /// successors the wait. Throws InvalidArgument outside a backward, when said twice, and when no
+  /// bucket is left.
   void gradients_ready() const;
   /// The same, parameter by parameter; the unit is ready with its last trainable one.
   void gradient_ready(const Parameter& parameter) const;
@@ -169,7 +182,8 @@ class Unit {
 
 struct MicroStepOptions {
   double weight = 1.0;  ///< items this micro-step's gradient is a sum over (1: a mean, the default)
-  bool has_batch = true;  ///< false: this rank has no batch; it contributes zeros and no weight
+  bool has_batch = true;  ///< false: this rank has no batch; it contributes zeros and no weight,
+                          ///< and must not ask for gradients
 };
 
 /// The micro-step under way; the next `micro_step` or `step` ends it.
@@ -185,7 +199,8 @@ class MicroStep {
   detail::Engine* engine_ = nullptr;
 };
 
-/// A forward alone; ends with the guard.
+/// A forward alone; ends with the guard. Where gathers are matched across ranks
+/// (RATION_THREADS=streams) every rank must open it, though each may gather what it likes.
 class Evaluation {
  public:
   Evaluation(Evaluation&& other) noexcept : engine_(other.engine_) { other.engine_ = nullptr; }
@@ -204,7 +219,8 @@ class Evaluation {
   detail::Engine* engine_ = nullptr;
 };
 
-/// The whole model on this rank.
+/// The whole model on this rank. Read it before the next step: what it shows after that depends on
+/// the stage.
 class Whole {
  public:
   /// The whole parameter, row-major, until this guard is gone.
@@ -295,7 +311,8 @@ struct TrafficReport {
 /// keeps the training what data parallelism over the group would have done.
 class ShardedOptimizer {
  public:
-  /// Collective. Throws InvalidArgument for options that make no sense.
+  /// Waits for nobody; the group's ranks meet in `initialize`. Throws InvalidArgument for options
+  /// that make no sense.
   ShardedOptimizer(const World& world, const Config& config);
   ShardedOptimizer(const ProcessGroup& group, const Config& config);
   ShardedOptimizer(ShardedOptimizer&&) noexcept;
@@ -304,7 +321,10 @@ class ShardedOptimizer {
   ShardedOptimizer& operator=(ShardedOptimizer&&) = delete;
   ~ShardedOptimizer();
 
-  /// Registration; alike on all ranks. After `initialize`, new units come to life with `relayout`.
+  /// Registration; alike on all ranks, groups first, units in the order in which a forward uses
+  /// them (what is ready early in a backward waits for its turn). After `initialize`, new units
+  /// come to life with `relayout`. Throws InvalidArgument naming the parameter for names, shapes,
+  /// types or pointers that cannot be.
   Group add_group(Rule rule);
   Unit add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options = {});
   /// For a trainer without layers of its own: cuts the list into units of about
@@ -332,20 +352,23 @@ class ShardedOptimizer {
   /// this rank never used are reduced as zeros.
   MicroStep micro_step(int index = 0, int count = 1, const MicroStepOptions& options = {});
 
-  /// Opens a forward alone, between steps.
+  /// Opens a forward alone. Throws InvalidArgument in the middle of a step.
   [[nodiscard]] Evaluation evaluation();
 
   /// Collective. Ends the step: norm, finite check, clip, update; the new parameters are gathered
-  /// where the stage keeps them whole. Blocks until this rank's update is done.
+  /// where the stage keeps them whole. Blocks until this rank's update is done. Throws
+  /// InvalidArgument, on all ranks, when options differ between ranks: this step's gradients are
+  /// then dropped and nothing else has changed. Throws CommunicationError when ranks are in
+  /// different calls.
   StepReport step(const StepOptions& options = {});
 
   /// Collective. The two halves of `step`.
   [[nodiscard]] Gradients reduce_gradients();
   StepReport apply(Gradients& gradients, const ApplyOptions& options = {});
 
-  /// Masks (false) or unmasks a parameter's update from the next step on; its state is kept. Alike
-  /// on all ranks. A parameter registered as frozen gets its gradient memory and state from
-  /// `relayout`.
+  /// Masks (false) or unmasks a parameter: while masked it is not updated, its state is kept, and
+  /// asking for its gradient throws. Alike on all ranks, between steps. For a parameter registered
+  /// as frozen `true` takes effect with `relayout`, which makes its gradient memory and state.
   void set_trainable(const Parameter& parameter, bool trainable);
 
   /// Collective, between steps. Lays out anew: units added since, parameters frozen or unfrozen.
@@ -353,28 +376,28 @@ class ShardedOptimizer {
   /// are invalid.
   void relayout(const Initializer& initializer = constant(0.0f));
 
-  /// Collective. The whole model on every rank, for evaluation or export; below stage 3 no copy is
-  /// made.
+  /// Collective, between steps. The whole model on every rank, for evaluation or export; below
+  /// stage 3 no copy is made, at stage 3 memory outside the plan is allocated.
   [[nodiscard]] Whole gather_all();
 
-  /// Collective. A whole array of one parameter on every rank, widened to fp32: "parameter",
-  /// "master" (the fp32 weights; for f32 the parameter itself), or a state's name ("exp_avg", ...).
-  /// Empty when the rule has no such state.
+  /// Collective, between steps. A whole array of one parameter on every rank, widened to fp32:
+  /// "parameter", "master" (the fp32 weights; for f32 the parameter itself), or a state's name
+  /// ("exp_avg", ...). Empty when the rule has no such state.
   [[nodiscard]] std::vector<float> read(const Parameter& parameter, std::string_view kind);
 
   /// Updates this parameter has had.
   [[nodiscard]] std::int64_t step_count(const Parameter& parameter) const;
 
-  /// Collective. XXH3-64 over all parameters' bytes in registration order.
+  /// Collective, between steps. XXH3-64 over all parameters' bytes in registration order.
   [[nodiscard]] std::uint64_t digest();
 
-  [[nodiscard]] double loss_scale() const;
-  [[nodiscard]] MemoryReport memory() const;
-  [[nodiscard]] TrafficReport traffic() const;
+  [[nodiscard]] double loss_scale() const;    ///< what the next micro-step's loss is multiplied by
+  [[nodiscard]] MemoryReport memory() const;  ///< of this rank, bytes
+  [[nodiscard]] TrafficReport traffic() const;  ///< of this rank, since construction
   [[nodiscard]] const Config& config() const;
 
   /// The inside: for the library and for tests.
-  [[nodiscard]] detail::Engine& engine() const { return *engine_; }
+  [[nodiscard]] detail::Engine& engine() const;
 
  private:
   std::unique_ptr<detail::Engine> engine_;
@@ -383,7 +406,8 @@ class ShardedOptimizer {
 /// Collective over `parent`. One step of several optimizers, each over its own group inside
 /// `parent`, under one norm, one skip and one clip. Each rank passes its own optimizers; an
 /// optimizer whose state exists k times inside the parent says Config::replicas = k, so that the
-/// norm counts it once. All must have seen the same weights on a rank.
+/// norm counts it once. All must have seen the same weights on a rank. The mean is over the
+/// parent's total weight: ranks that are fed alike (replicas) share one weight between them.
 StepReport step(const ProcessGroup& parent, std::span<ShardedOptimizer* const> optimizers,
                 const StepOptions& options = {});
 inline StepReport step(const ProcessGroup& parent,

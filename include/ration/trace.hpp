@@ -6,11 +6,12 @@
 
 namespace ration::trace {
 
-/// Starts recording in this process: gather, reduce, update, wait spans per rank and stream. At
-/// most 2^20 spans are kept.
+/// Starts recording in this process (any thread, ranks may be running): gather, reduce, update,
+/// wait spans per rank and stream. At most 2^20 spans are kept.
 void start();
 
-/// Writes what was recorded to `path` and stops. Throws IoError naming the path.
+/// Writes what was recorded so far, any thread, to `path` and stops. Throws IoError naming the
+/// path.
 void write(const std::string& path);
 
 }  // namespace ration::trace

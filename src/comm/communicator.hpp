@@ -65,8 +65,9 @@ class Communicator {
   /// where it is.
   virtual std::unique_ptr<SharedShards> share(const void* shard, std::size_t bytes) = 0;
 
-  /// A stream for this communicator's operations; `name` is a literal.
-  virtual std::unique_ptr<Stream> make_stream(const char* name) = 0;
+  /// A stream for this communicator's operations; `name` is a literal. Putting in more than `tasks`
+  /// that are not done waits for the oldest.
+  virtual std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks = 256) = 0;
 
   /// Memory that this communicator moves best. Where peers read it directly it stays until every
   /// rank has left the communicator, whoever frees it before.

@@ -42,6 +42,7 @@ std::uint64_t fingerprint(const Operation& operation) {
       operation.kind == OperationKind::recv ? OperationKind::send : operation.kind;  // they match
   std::uint64_t hash = mix(1, static_cast<std::uint64_t>(kind));
   if (kind == OperationKind::barrier) return hash;
+  for (const char* c = operation.tag; *c; ++c) hash = mix(hash, static_cast<unsigned char>(*c));
   hash = mix(hash, operation.count);
   hash = mix(hash, static_cast<std::uint64_t>(operation.type));
   if (is_reduction(kind) && is_parameter_type(operation.type)) {

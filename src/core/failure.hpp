@@ -12,7 +12,6 @@ struct Failure {
     invalid_argument,
     out_of_memory,
     io_error,
-    corrupt_checkpoint,
     communication_error,
     timeout,
     remote_error

@@ -15,6 +15,11 @@ LogLevel level_from_environment() {
   if (text == "debug") return LogLevel::debug;
   if (text == "info") return LogLevel::info;
   if (text == "off") return LogLevel::off;
+  if (!text.empty() && text != "warning") {
+    std::fprintf(stderr,
+                 "ration warning: RATION_LOG is \"%s\", must be debug, info, warning or off\n",
+                 value);
+  }
   return LogLevel::warning;
 }
 

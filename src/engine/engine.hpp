@@ -3,6 +3,7 @@
 // moves parameters is the Gatherer, what moves gradients the Reducer; docs/step.md walks through a
 // step.
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -99,8 +100,10 @@ class Engine {
     float factor = 0;  ///< mean and clip, rounded once
   };
 
-  void require_usable() const;  // neither broken nor before initialize
-  void require_fresh() const;   // neither broken nor initialized
+  void require_batch(std::string_view what, std::string_view name) const;
+  void require_released(std::string_view call) const;  // no guard is alive
+  void require_usable() const;                         // neither broken nor before initialize
+  void require_fresh() const;                          // neither broken nor initialized
   void require_between_steps(std::string_view call) const;
   void require_laid_out(int unit) const;
   int own(const Parameter& parameter) const;  // index, checked to be this optimizer's
@@ -133,7 +136,7 @@ class Engine {
 
   [[nodiscard]] std::vector<float> whole_values(const Layout& layout, const State& state,
                                                 const std::vector<std::vector<Visit>>& visits,
-                                                int flat, std::string_view kind);
+                                                int flat, std::string_view kind, const char* tag);
 
   Context c_;
   Layout registered_;  ///< everything added so far; Context::layout is what is laid out
@@ -150,10 +153,13 @@ class Engine {
   std::uint64_t control_bytes_ = 0;
   std::uint64_t former_bytes_ = 0;  ///< sent by communicators given up at relayout
 
+  int exceptions_ = std::uncaught_exceptions();
   bool ready_ = false;
   std::string broken_;
   bool micro_open_ = false;
   bool backward_ = false;
+  bool has_batch_ = true;
+  bool warned_of_no_gradient_ = false;
   bool evaluating_ = false;
   int micro_index_ = -1;
   int micro_count_ = 1;

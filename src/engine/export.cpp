@@ -101,7 +101,7 @@ std::uint64_t Engine::digest() {
 
 std::vector<float> Engine::whole_values(const Layout& layout, const State& state,
                                         const std::vector<std::vector<Visit>>& visits,
-                                        int flat_index, std::string_view kind) {
+                                        int flat_index, std::string_view kind, const char* tag) {
   const FlatInfo& flat = layout.flats[flat_index];
   const FlatArrays& arrays = state.arrays(flat_index);
   std::vector<float> values(static_cast<std::size_t>(layout.padded(flat)));
@@ -130,7 +130,7 @@ std::vector<float> Engine::whole_values(const Layout& layout, const State& state
                                             .type = DType::f32,
                                             .send = values.data() + arrays.owned_first,
                                             .recv = values.data(),
-                                            .tag = "read"});
+                                            .tag = tag});
   c_.gather->release(*c_.gather_stream, sequence);
   c_.gather_stream->synchronize();
   return values;
@@ -150,7 +150,8 @@ std::vector<float> Engine::read(const Parameter& parameter, std::string_view kin
   }
   gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
   gatherer_.settle();
-  const std::vector<float> values = whole_values(c_.layout, *c_.state, visits_, info.flat, kind);
+  const std::vector<float> values =
+      whole_values(c_.layout, *c_.state, visits_, info.flat, kind, info.name.c_str());
   return {values.begin() + info.offset, values.begin() + info.offset + info.count};
 }
 

@@ -71,7 +71,7 @@ CanonicalOrder* Gatherer::order() {
 }
 
 void Gatherer::begin_pass(Pass pass) {
-  if (order() && !one_sided_) join_until(-1);
+  join_pass();
   give_back();
   pass_ = pass;
   open_ = pass != Pass::none;
@@ -104,9 +104,11 @@ void Gatherer::gather(int u) {
                       c_.rank(), name));
     }
     if (unit.asked_in == pass_number_) {
-      throw InvalidArgument(fmt::format(
-          "rank {}: unit \"{}\": gathered twice in one pass; register it with keep_whole",
-          c_.rank(), name));
+      throw InvalidArgument(
+          fmt::format("rank {}: unit \"{}\": gathered twice in one pass; call begin_backward if "
+                      "this is the backward, keep the "
+                      "first guard, or register the unit with keep_whole",
+                      c_.rank(), name));
     }
   }
   if (gathered_in_slot(u)) {
@@ -158,23 +160,17 @@ void Gatherer::join_until(int u) {
   }
 }
 
-void Gatherer::join_ahead(int u) {
-  if (one_sided_ || !gathered_in_slot(u)) return;
-  CanonicalOrder& o = *order();
-  const auto place = std::find(o.units().begin(), o.units().end(), u) - o.units().begin();
-  const std::size_t end = static_cast<std::size_t>(place) + 1 + slots_.size() +
-                          static_cast<std::size_t>(c_.config.buckets);
-  while (o.position() < end) {
-    const auto next = o.next();
-    if (!next) return;
-    fetch(*next);
-    o.advance();
-  }
+void Gatherer::join_pass() {
+  if (order() && !one_sided_) join_until(-1);
 }
 
 void Gatherer::fetch(int u) {
   UnitState& unit = units_[u];
   unit.fetched_in = pass_number_;
+  if (unit.held > 0) {
+    join_held(u);
+    return;
+  }
   if (c_.unit_memory[u].hooks) {
     if (!unit.memory) {
       unit.memory = static_cast<std::byte*>(
@@ -194,6 +190,28 @@ void Gatherer::fetch(int u) {
   }
   c_.gather_stream->wait(*slots_[unit.slot].released);
   submit(u, unit.memory);
+}
+
+// What a guard shows must not be written: the peers' turn is joined into other memory, and dropped.
+void Gatherer::join_held(int u) {
+  if (c_.unit_memory[u].hooks) {
+    void* memory = c_.unit_options[u].acquire(static_cast<std::size_t>(whole_bytes(c_.layout, u)));
+    submit(u, static_cast<std::byte*>(memory));
+    c_.gather_stream->synchronize();
+    c_.unit_options[u].release(memory);
+    return;
+  }
+  const int slot = take_slot(u);
+  c_.gather_stream->wait(*slots_[slot].released);
+  submit(u, slots_[slot].memory);
+  slots_[slot].unit = -1;
+}
+
+std::optional<int> Gatherer::any_held() const {
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    if (units_[u].held > 0) return u;
+  }
+  return std::nullopt;
 }
 
 int Gatherer::take_slot(int u) {

@@ -21,9 +21,12 @@ class Gatherer {
   /// Ends the pass under way and begins another. Where gathers are matched across ranks, units that
   /// this rank never asked for are joined first.
   void begin_pass(Pass pass);
-  /// Joins the unit's gather, and those that peers may wait for before they reduce the unit: as
-  /// many as they can hold in slots and buckets. Does not wait.
-  void join_ahead(int unit);
+  /// Joins what is left of the pass under way, where gathers are matched. Does not wait: the stream
+  /// takes a whole pass.
+  void join_pass();
+  [[nodiscard]] bool one_sided() const { return one_sided_; }
+  /// A unit with a guard alive.
+  [[nodiscard]] std::optional<int> any_held() const;
   /// No more gathers in the pass under way; what is left of it is joined when the next begins.
   void close() { open_ = false; }
 
@@ -74,6 +77,7 @@ class Gatherer {
   void join_until(int unit);
   void give_back();
   void fetch(int unit);
+  void join_held(int unit);
   void submit(int unit, std::byte* memory);
   void all_gather(int flat, std::byte* whole);
   int take_slot(int unit);

@@ -140,79 +140,84 @@ ShardedOptimizer::ShardedOptimizer(const ProcessGroup& group, const Config& conf
 ShardedOptimizer::ShardedOptimizer(ShardedOptimizer&&) noexcept = default;
 ShardedOptimizer::~ShardedOptimizer() = default;
 
+detail::Engine& ShardedOptimizer::engine() const {
+  if (!engine_) throw InvalidArgument("the optimizer was moved from");
+  return *engine_;
+}
+
 Group ShardedOptimizer::add_group(Rule rule) {
-  return engine_->add_group(std::move(rule));
+  return engine().add_group(std::move(rule));
 }
 Unit ShardedOptimizer::add_unit(std::string name, std::vector<ParameterSpec> parameters,
                                 UnitOptions options) {
-  return engine_->add_unit(std::move(name), std::move(parameters), std::move(options));
+  return engine().add_unit(std::move(name), std::move(parameters), std::move(options));
 }
 std::vector<Unit> ShardedOptimizer::add_units(std::vector<ParameterSpec> parameters,
                                               std::int64_t elements_per_unit) {
-  return engine_->add_units(std::move(parameters), elements_per_unit);
+  return engine().add_units(std::move(parameters), elements_per_unit);
 }
 Parameter ShardedOptimizer::parameter(std::string_view name) const {
-  return engine_->find(name);
+  return engine().find(name);
 }
 std::vector<Parameter> ShardedOptimizer::parameters() const {
-  return engine_->parameters();
+  return engine().parameters();
 }
 std::vector<Unit> ShardedOptimizer::units() const {
-  return engine_->units();
+  return engine().units();
 }
 Inventory ShardedOptimizer::inventory() const {
-  return engine_->inventory();
+  return engine().inventory();
 }
 void ShardedOptimizer::initialize(const Initializer& initializer) {
-  engine_->initialize(initializer);
+  engine().initialize(initializer);
 }
 void ShardedOptimizer::initialize_from_data() {
-  engine_->initialize_from_data();
+  engine().initialize_from_data();
 }
 MicroStep ShardedOptimizer::micro_step(int index, int count, const MicroStepOptions& options) {
-  return engine_->micro_step(index, count, options);
+  return engine().micro_step(index, count, options);
 }
 Evaluation ShardedOptimizer::evaluation() {
-  return engine_->evaluation();
+  return engine().evaluation();
 }
 StepReport ShardedOptimizer::step(const StepOptions& options) {
-  return engine_->step(options);
+  return engine().step(options);
 }
 Gradients ShardedOptimizer::reduce_gradients() {
-  return engine_->reduce_gradients();
+  return engine().reduce_gradients();
 }
 StepReport ShardedOptimizer::apply(Gradients& gradients, const ApplyOptions& options) {
-  return engine_->apply(gradients, options);
+  return engine().apply(gradients, options);
 }
 void ShardedOptimizer::set_trainable(const Parameter& parameter, bool trainable) {
-  engine_->set_trainable(parameter, trainable);
+  engine().set_trainable(parameter, trainable);
 }
 void ShardedOptimizer::relayout(const Initializer& initializer) {
-  engine_->relayout(initializer);
+  engine().relayout(initializer);
 }
 Whole ShardedOptimizer::gather_all() {
-  return engine_->gather_all();
+  return engine().gather_all();
 }
 std::vector<float> ShardedOptimizer::read(const Parameter& parameter, std::string_view kind) {
-  return engine_->read(parameter, kind);
+  return engine().read(parameter, kind);
 }
 std::int64_t ShardedOptimizer::step_count(const Parameter& parameter) const {
-  return engine_->step_count(parameter);
+  return engine().step_count(parameter);
 }
 std::uint64_t ShardedOptimizer::digest() {
-  return engine_->digest();
+  return engine().digest();
 }
 double ShardedOptimizer::loss_scale() const {
-  return engine_->loss_scale();
+  return engine().loss_scale();
 }
 MemoryReport ShardedOptimizer::memory() const {
-  return engine_->memory();
+  return engine().memory();
 }
 TrafficReport ShardedOptimizer::traffic() const {
-  return engine_->traffic();
+  return engine().traffic();
 }
 const Config& ShardedOptimizer::config() const {
-  return engine_->config();
+  return engine().config();
 }
 
 }  // namespace ration

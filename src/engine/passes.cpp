@@ -6,6 +6,7 @@
 
 #include <ration/error.hpp>
 
+#include "core/log.hpp"
 #include "engine/engine.hpp"
 
 namespace ration::detail {
@@ -41,8 +42,17 @@ void Engine::require_laid_out(int unit) const {
                   registered_.units[unit].name));
 }
 
+void Engine::require_released(std::string_view call) const {
+  if (const auto unit = gatherer_.any_held()) {
+    throw InvalidArgument(
+        fmt::format("rank {}: {} while a guard of unit \"{}\" is alive; release it first",
+                    c_.rank(), call, registered_.units[*unit].name));
+  }
+}
+
 MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& options) {
   require_usable();
+  require_released("micro_step");
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgument(
         fmt::format("rank {}: micro_step({}, {}): {}", c_.rank(), index, count, why));
@@ -50,7 +60,8 @@ MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& optio
   if (reduced_) refuse("the gradients are reduced; call apply first");
   if (evaluating_) refuse("an evaluation is under way; end it first");
   if (count < 1 || count > c_.config.micro_steps) {
-    refuse(fmt::format("the count must be 1 to {} (Config::micro_steps)", c_.config.micro_steps));
+    refuse(
+        fmt::format("the count must be 1 to {}; raise Config::micro_steps", c_.config.micro_steps));
   }
   if (index < 0 || index >= count) refuse("the index must be below the count");
   const int expected = micro_open_ ? micro_index_ + 1 : 0;
@@ -67,6 +78,7 @@ MicroStep Engine::micro_step(int index, int count, const MicroStepOptions& optio
   micro_index_ = index;
   micro_count_ = count;
   backward_ = false;
+  has_batch_ = options.has_batch;
   if (options.has_batch) {
     weight_ += options.weight;
     ++batches_;
@@ -87,11 +99,28 @@ void Engine::begin_backward() {
   gatherer_.begin_pass(Pass::backward);
 }
 
+void Engine::require_batch(std::string_view what, std::string_view name) const {
+  if (has_batch_) return;
+  throw InvalidArgument(
+      fmt::format("rank {}: {} \"{}\": gradients in a micro-step that said has_batch = false; "
+                  "leave out its backward",
+                  c_.rank(), what, name));
+}
+
 void Engine::close_micro_step() {
+  if (has_batch_ && !reducer_.any_ready() && !warned_of_no_gradient_) {
+    warned_of_no_gradient_ = true;
+    log::warning(
+        "micro-step {} had a batch, but no gradient was said to be ready: it counts as zero (is "
+        "gradients_ready "
+        "missing?)",
+        micro_index_);
+  }
   // Where gathers are matched, this rank takes part in a backward it did not have.
   if (!backward_) begin_backward();
   // A reduce waits for peers, which may wait for a gather first: so the gathers come before.
-  reducer_.finish_micro_step([this](int unit) { gatherer_.join_ahead(unit); });
+  gatherer_.join_pass();
+  reducer_.finish_micro_step();
   gatherer_.begin_pass(Pass::none);
   if (!c_.config.overlap) gatherer_.settle();
 }
@@ -166,6 +195,7 @@ void* Engine::gradient(int unit, const Parameter& parameter, DType type, bool ov
         fmt::format("rank {}: parameter \"{}\": gradient asked for as {}, it is {}", c_.rank(),
                     info.name, name_of(type), name_of(kept)));
   }
+  require_batch("parameter", info.name);
   return reducer_.gradient(p, overwrite);
 }
 
@@ -173,10 +203,12 @@ void Engine::gradients_ready(int unit) {
   require_usable();
   c_.progress();
   if (!backward_ || !micro_open_) {
-    throw InvalidArgument(fmt::format("rank {}: unit \"{}\": gradients_ready outside a backward",
-                                      c_.rank(), registered_.units[unit].name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: unit \"{}\": gradients_ready outside a backward; call begin_backward first",
+        c_.rank(), registered_.units[unit].name));
   }
   require_laid_out(unit);
+  require_batch("unit", registered_.units[unit].name);
   reducer_.unit_ready(unit);
 }
 
@@ -185,9 +217,9 @@ void Engine::gradient_ready(int unit, const Parameter& parameter) {
   c_.progress();
   const int p = own(parameter);
   if (!backward_ || !micro_open_) {
-    throw InvalidArgument(
-        fmt::format("rank {}: parameter \"{}\": gradient_ready outside a backward", c_.rank(),
-                    registered_.parameters[p].name));
+    throw InvalidArgument(fmt::format(
+        "rank {}: parameter \"{}\": gradient_ready outside a backward; call begin_backward first",
+        c_.rank(), registered_.parameters[p].name));
   }
   if (registered_.parameters[p].unit != unit) {
     throw InvalidArgument(fmt::format(
@@ -196,6 +228,7 @@ void Engine::gradient_ready(int unit, const Parameter& parameter) {
         registered_.units[unit].name));
   }
   require_laid_out(unit);
+  require_batch("parameter", registered_.parameters[p].name);
   reducer_.parameter_ready(p);
 }
 

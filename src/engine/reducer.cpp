@@ -144,8 +144,9 @@ void Reducer::refuse_bucket(int u) {
   const auto next = order_.next();
   const std::string text = fmt::format(
       "rank {}: unit \"{}\": every gradient bucket is held (by {}), the next to be reduced is "
-      "\"{}\"; say gradients_ready earlier, "
-      "or raise Config::buckets (now {})",
+      "\"{}\"; say gradients_ready for that one, if only to leave it out, register units in the "
+      "order "
+      "of the forward, or raise Config::buckets (now {})",
       c_.rank(), c_.unit(u).name, fmt::join(holders, ", "), next ? c_.unit(*next).name : "none",
       buckets_.size());
   c_.parent->abort(text);
@@ -323,7 +324,7 @@ void Reducer::reduce_flat(int f, UnitState& unit, Bucket* bucket) {
   }
 }
 
-void Reducer::finish_micro_step(const std::function<void(int unit)>& before) {
+void Reducer::finish_micro_step() {
   for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
     if (units_[u].progress != Progress::filling) continue;
     for (const int p : c_.unit(u).parameters) {
@@ -342,7 +343,6 @@ void Reducer::finish_micro_step(const std::function<void(int unit)>& before) {
     return;
   }
   while (const auto next = order_.next()) {
-    before(*next);
     UnitState& unit = units_[*next];
     if (local() && unit.progress < Progress::ready) {
       const bool filling = unit.progress == Progress::filling;
@@ -357,6 +357,10 @@ void Reducer::finish_micro_step(const std::function<void(int unit)>& before) {
     order_.advance();
     start(*next);
   }
+}
+
+bool Reducer::any_ready() const {
+  return std::any_of(ready_.begin(), ready_.end(), [](char ready) { return ready != 0; });
 }
 
 void Reducer::wait() {

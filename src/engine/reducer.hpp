@@ -25,9 +25,10 @@ class Reducer {
   void unit_ready(int unit);
   void parameter_ready(int parameter);
 
-  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn;
-  /// `before` is called with each unit whose reduce starts now.
-  void finish_micro_step(const std::function<void(int unit)>& before);
+  /// Ends the micro-step: units this rank never made ready are reduced as zeros, in their turn.
+  void finish_micro_step();
+  /// Some parameter's gradient was said to be ready in this micro-step.
+  [[nodiscard]] bool any_ready() const;
   /// Everything reduced and its norms known.
   void wait();
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +49,19 @@ void validate(const Config& c) {
            fmt::format("fp32 for {} parameters (a split master is a bf16 weight and its residue)",
                        name_of(p.parameter)));
   }
-  if (!(c.loss_scale.initial > 0)) refuse("loss_scale.initial", c.loss_scale.initial, "above 0");
+  const LossScale& s = c.loss_scale;
+  const auto finite = [&](std::string_view what, double value, double least, double most) {
+    if (!(value >= least && value <= most))
+      refuse(what, value, fmt::format("from {} to {}", least, most));
+  };
+  constexpr double kTiny = 1e-30;
+  constexpr double kHuge = 1e30;
+  finite("loss_scale.initial", s.initial, kTiny, kHuge);
+  finite("loss_scale.minimum", s.minimum, kTiny, kHuge);
+  finite("loss_scale.maximum", s.maximum, s.minimum, kHuge);
+  finite("loss_scale.backoff", s.backoff, kTiny, 1.0);
+  finite("loss_scale.growth", s.growth, 1.0, kHuge);
+  if (s.growth_interval < 1) refuse("loss_scale.growth_interval", s.growth_interval, "at least 1");
 }
 
 // Everything in Config, in words: compared across ranks by hash, shown when it differs.
@@ -56,8 +69,8 @@ std::string describe(const Config& c, const std::vector<Rule>& groups) {
   const Precision& p = c.precision;
   const LossScale& s = c.loss_scale;
   std::string text = fmt::format(
-      "stage {}, parameter {}, gradient {}, reduce {}, master {}, moments {}, micro_steps {}, "
-      "accumulation {}, loss scale {}{}, prefetch {}, buckets {}, replicas {}",
+      "stage {}; parameter {}; gradient {}; reduce {}; master {}; moments {}; micro_steps {}; "
+      "accumulation {}; loss_scale {}{}; prefetch {}; buckets {}; replicas {}",
       c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce),
       p.master == Master::split ? "split" : "fp32", name_of(p.moments), c.micro_steps,
       accumulation_of(c) == Accumulation::local ? "local" : "sharded", s.initial,
@@ -66,10 +79,28 @@ std::string describe(const Config& c, const std::vector<Rule>& groups) {
                 : std::string(),
       c.prefetch, c.buckets, c.replicas);
   for (const Rule& rule : groups) {
-    text += fmt::format(", group {} with state [{}]", update::name_of(rule),
+    text += fmt::format("; group {} with state [{}]", update::name_of(rule),
                         fmt::join(update::state_names(rule), ", "));
   }
   return text;
+}
+
+// The first field in which two descriptions differ, with both values.
+std::string difference(int rank, std::string_view here, std::string_view rank0) {
+  const auto take = [](std::string_view& text) {
+    const std::size_t end = text.find("; ");
+    const std::string_view field = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 2);
+    return field.empty() ? std::string_view("nothing there") : field;
+  };
+  for (;;) {
+    const std::string_view a = take(here);
+    const std::string_view b = take(rank0);
+    if (a == b) continue;
+    return fmt::format(
+        "rank {}: Config or groups differ: {}, rank 0 has {}; pass the same to all ranks", rank, a,
+        b);
+  }
 }
 
 std::uint64_t hash_of(const void* data, std::size_t size) {
@@ -92,6 +123,10 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
 // An optimizer may end with work in flight, when an exception ends it: the streams go first,
 // because their tasks read names and write norms.
 Engine::~Engine() {
+  // Ended by an exception: a stream of its own would first wait for peers, who do not know yet.
+  if (std::uncaught_exceptions() > exceptions_ && c_.gather && !gatherer_.one_sided()) {
+    c_.parent->abort(fmt::format("rank {}: an exception ended its optimizer", c_.rank()));
+  }
   c_.gather_stream.reset();
   c_.reduce_stream.reset();
 }
@@ -137,8 +172,7 @@ void Engine::agree() {
           Bytes layout_here;
           reader.get_list(layout_here);
           if (options_here != options0) {
-            text = fmt::format("rank {}: Config differs from rank 0's: \"{}\", rank 0 has \"{}\"",
-                               rank, options_here, options0);
+            text = difference(static_cast<int>(rank), options_here, options0);
             break;
           }
           if (layout_here != layout0) {
@@ -159,16 +193,22 @@ void Engine::set_up() {
   if (c_.gather) former_bytes_ += c_.gather->sent_bytes() + c_.reduce->sent_bytes();
   c_.gather = c_.parent->split(0, c_.rank());
   c_.reduce = c_.parent->split(0, c_.rank());
-  c_.gather_stream = c_.gather->make_stream("gather");
-  c_.reduce_stream = c_.reduce->make_stream("reduce");
+  // A whole pass, and what an update starts, fit into a stream: putting work in never waits for
+  // peers.
+  const std::size_t tasks = 256 + 4 * (c_.layout.flats.size() + c_.layout.units.size());
+  c_.gather_stream = c_.gather->make_stream("gather", tasks);
+  c_.reduce_stream = c_.reduce->make_stream("reduce", tasks);
   c_.state = std::make_unique<State>(c_.layout,
                                      plan_state(c_.layout, c_.config, c_.groups, c_.unit_memory),
                                      c_.config.stage, *c_.gather);
   gatherer_.prepare();
   reducer_.prepare();
   visits_ = visits(c_.layout, *c_.state);
-  log::info("{} parameters in {} units, stage {}, {} ranks", c_.layout.elements(),
-            c_.layout.units.size(), c_.config.stage, c_.world());
+  log::info("{} elements in {} parameters and {} units, stage {}, {} ranks", c_.layout.elements(),
+            c_.layout.parameters.size(), c_.layout.units.size(), c_.config.stage, c_.world());
+  log::debug("kernels for {}, communicator \"{}\"", arithmetic().name, c_.gather->backend());
+  for (const InventoryEntry& entry : c_.state->plan().inventory)
+    log::debug("{}: {} bytes for {}", entry.name, entry.bytes, name_of(entry.kind));
 }
 
 std::vector<std::vector<Engine::Visit>> Engine::visits(const Layout& layout,
@@ -247,6 +287,8 @@ void Engine::require_fresh() const {
 }
 
 void Engine::initialize(const Initializer& initializer) {
+  if (!initializer)
+    throw InvalidArgument(fmt::format("rank {}: initialize: the initializer is empty", c_.rank()));
   require_fresh();
   agree();
   set_up();
@@ -284,8 +326,11 @@ void Engine::initialize_from_data() {
 }
 
 void Engine::relayout(const Initializer& initializer) {
+  if (!initializer)
+    throw InvalidArgument(fmt::format("rank {}: relayout: the initializer is empty", c_.rank()));
   require_usable();
   require_between_steps("relayout");
+  require_released("relayout");
   gatherer_.begin_pass(Pass::none);  // joins what an evaluation left: peers may be waiting in it
   // Whatever is refused is refused before anything is given up.
   Layout wanted = registered_;
@@ -342,7 +387,8 @@ void Engine::carry_over(const Layout& old_layout, State& old_state,
       kinds.insert(kinds.end(), states.begin(), states.end());
     }
     for (const std::string& kind : kinds) {
-      const std::vector<float> whole = whole_values(old_layout, old_state, old_visits, f, kind);
+      const std::vector<float> whole =
+          whole_values(old_layout, old_state, old_visits, f, kind, "relayout");
       for (const std::vector<Visit>& visits : visits_) {
         for (const Visit& visit : visits) {
           if (visit.parameter >= static_cast<int>(old_layout.parameters.size())) continue;

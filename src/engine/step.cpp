@@ -82,12 +82,14 @@ Engine::Decision Engine::decide(const HeaderResult& agreed,
 
 StepReport Engine::step(const StepOptions& options) {
   require_usable();
+  require_released("step");
   validate_clip(options.clip_norm);
   if (reduced_)
     throw InvalidArgument(
         fmt::format("rank {}: step after reduce_gradients; call apply", c_.rank()));
   if (!micro_open_)
-    throw InvalidArgument(fmt::format("rank {}: step without a micro_step", c_.rank()));
+    throw InvalidArgument(
+        fmt::format("rank {}: step without a micro_step; call micro_step first", c_.rank()));
   if (micro_index_ + 1 != micro_count_) {
     throw InvalidArgument(fmt::format("rank {}: step after micro-step {} of {}", c_.rank(),
                                       micro_index_ + 1, micro_count_));
@@ -120,6 +122,8 @@ StepReport Engine::finish(const HeaderResult& agreed, const Decision& decision) 
   report.metrics = agreed.metrics;
   back_off_or_grow(agreed, decision);
   report.loss_scale = loss_scale_;
+  log::debug("step {}: norm {}, weight {}, {}", report.step, report.gradient_norm,
+             report.total_weight, report.skipped ? "skipped" : "updated");
   adopt_orders(agreed);
   end_step();
   return report;
@@ -171,6 +175,9 @@ void Engine::update(const HeaderResult& agreed, float factor) {
 }
 
 void Engine::adopt_orders(const HeaderResult& agreed) {
+  if (!agreed.forward_order.empty() || !agreed.backward_order.empty() ||
+      !agreed.reduce_order.empty())
+    log::debug("step {}: rank 0's order of units is everybody's from here", steps_);
   if (!agreed.forward_order.empty()) gatherer_.forward_order().reset(agreed.forward_order);
   if (!agreed.backward_order.empty()) gatherer_.backward_order().reset(agreed.backward_order);
   if (!agreed.reduce_order.empty()) reducer_.order().reset(agreed.reduce_order);
@@ -191,6 +198,7 @@ void Engine::back_off_or_grow(const HeaderResult& agreed, const Decision& decisi
 
 Gradients Engine::reduce_gradients() {
   require_usable();
+  require_released("reduce_gradients");
   if (reduced_)
     throw InvalidArgument(fmt::format("rank {}: reduce_gradients twice; call apply", c_.rank()));
   if (!micro_open_ || micro_index_ + 1 != micro_count_) {
@@ -279,6 +287,7 @@ StepReport Engine::joint_step(const ProcessGroup& parent,
   for (std::size_t i = 0; i < optimizers.size(); ++i) {
     Engine& engine = optimizers[i]->engine();
     engine.require_usable();
+    engine.require_released("joint step");
     if (std::count(optimizers.begin(), optimizers.end(), optimizers[i]) > 1)
       throw InvalidArgument(
           fmt::format("rank {}: joint step: optimizer {} is given twice", rank, i));

@@ -36,7 +36,7 @@ void World::request_stop() const {
 
 namespace {
 
-constexpr int kMostRanks = 1024;
+constexpr int kMostRanks = 256;  // as threads of one process
 
 int parse_ranks(std::string_view text, std::string_view source) {
   int value = 0;
@@ -74,20 +74,23 @@ std::string one_line(int rank, std::string_view text) {
   return line.starts_with("rank ") ? line : prefix + " " + line;
 }
 
-// The first failure of a job: its text is what is printed, and what the other ranks are told.
+// The first failure of a job: its text is what is printed, and what the other ranks are told. A
+// rank that only heard of another's failure may report before that one does; the cause is what is
+// printed all the same.
 class FirstFailure {
  public:
-  void report(const ProcessGroup& group, int rank, std::string_view text) {
+  void report(const ProcessGroup& group, int rank, std::string_view text, bool is_cause) {
     const std::lock_guard lock(mutex_);
-    if (!text_.empty()) return;
-    text_ = one_line(rank, text);
-    group.abort(text_);
+    std::string& kept = is_cause ? cause_ : heard_;
+    if (kept.empty()) kept = one_line(rank, text);
+    group.abort(kept);
   }
-  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] const std::string& text() const { return cause_.empty() ? heard_ : cause_; }
 
  private:
   std::mutex mutex_;
-  std::string text_;
+  std::string cause_;
+  std::string heard_;
 };
 
 }  // namespace
@@ -106,10 +109,12 @@ int launch(int argc, char** argv, const std::function<void(World&)>& body,
       try {
         body(world);
         world.communicator()->depart();
+      } catch (const RemoteError& error) {
+        failure.report(world, rank, error.what(), false);
       } catch (const std::exception& error) {
-        failure.report(world, rank, error.what());
+        failure.report(world, rank, error.what(), true);
       } catch (...) {
-        failure.report(world, rank, "an exception that is no std::exception");
+        failure.report(world, rank, "an exception that is no std::exception", true);
       }
     };
     std::vector<std::thread> threads;

@@ -66,6 +66,12 @@ std::vector<std::byte> describe(const Layout& layout) {
                    .group = info.group,
                    .keep_whole = unit.keep_whole});
     }
+    // A unit of no parameters counts too: units are known by their number.
+    if (unit.parameters.empty()) {
+      put(writer, {.name = fmt::format("(none, of unit {})", unit.name),
+                   .unit = unit.name,
+                   .keep_whole = unit.keep_whole});
+    }
     for (const TiedName& tied : layout.tied) {
       if (tied.unit != u) continue;
       put(writer, {.name = tied.name,

@@ -52,13 +52,14 @@ class Planner {
   }
 
  private:
-  // Rounded as it will be allocated, so that the plan and the memory agree to the byte.
+  // Rounded as it will be allocated, so that the plan and the memory agree to the byte; never
+  // nothing, so that an empty array has an address.
   int entry(std::string name, MemoryKind kind, std::int64_t elements, std::size_t element_bytes) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(elements) * element_bytes;
-    plan_.inventory.push_back({.name = std::move(name),
-                               .kind = kind,
-                               .tier = Tier::device,
-                               .bytes = round_up(bytes, kEntryAlignment)});
+    plan_.inventory.push_back(
+        {.name = std::move(name),
+         .kind = kind,
+         .bytes = std::max(round_up(bytes, kEntryAlignment), kEntryAlignment)});
     return static_cast<int>(plan_.inventory.size()) - 1;
   }
 
@@ -165,35 +166,37 @@ class Planner {
     }
   }
 
+  // Planned wherever a unit uses them, though all it has may be empty.
   void shared_buffers() {
-    std::int64_t slot = 0;
-    std::int64_t bucket = 0;
-    std::int64_t staging = 0;
+    std::int64_t slot = -1;
+    std::int64_t bucket = -1;
+    std::int64_t staging = -1;
     for (int u = 0; u < static_cast<int>(layout_.units.size()); ++u) {
       std::int64_t in_bucket = 0;
       bool in_slot = false;
+      bool uses_bucket = false;
       for (const int f : layout_.units[u].flats) {
         const FlatPlan& flat = plan_.flats[f];
         in_slot = in_slot || flat.gathered_in_slot;
-        if (flat.uses_bucket) {
-          in_bucket += layout_.padded(layout_.flats[f]) *
-                       static_cast<std::int64_t>(size_of(flat.gradient_type));
-        }
+        if (!flat.uses_bucket) continue;
+        uses_bucket = true;
+        in_bucket += layout_.padded(layout_.flats[f]) *
+                     static_cast<std::int64_t>(size_of(flat.gradient_type));
       }
       if (in_slot && !units_[u].hooks) slot = std::max(slot, whole_bytes(layout_, u));
       if (units_[u].trainer_data && config_.stage > 0)
         staging = std::max(staging, whole_bytes(layout_, u));
-      bucket = std::max(bucket, in_bucket);
+      if (uses_bucket) bucket = std::max(bucket, in_bucket);
     }
-    for (int i = 0; slot > 0 && i < config_.prefetch + 1; ++i) {
+    for (int i = 0; slot >= 0 && i < config_.prefetch + 1; ++i) {
       plan_.gather_slots.push_back(
           entry(fmt::format("gather slot {}", i), MemoryKind::buffers, slot, 1));
     }
-    for (int i = 0; bucket > 0 && i < config_.buckets; ++i) {
+    for (int i = 0; bucket >= 0 && i < config_.buckets; ++i) {
       plan_.buckets.push_back(
           entry(fmt::format("gradient bucket {}", i), MemoryKind::buffers, bucket, 1));
     }
-    if (staging > 0)
+    if (staging >= 0)
       plan_.staging = entry("staging for the trainer's tensors", MemoryKind::buffers, staging, 1);
   }
 

@@ -49,8 +49,6 @@ struct FlatPlan {
   int master = kNone;
   std::vector<std::string> state_kinds;  ///< union over the groups of the flat's parameters
   std::array<int, update::kMaxStates> state{kNone, kNone, kNone, kNone};
-
-  [[nodiscard]] bool has_reduced_whole(int stage) const { return stage == 0; }
 };
 
 struct StatePlan {
@@ -63,7 +61,7 @@ struct StatePlan {
 
 Accumulation accumulation_of(const Config& config);
 
-/// Throws InvalidArgument for what cannot be: a split master of f32 weights, a stage that the
+/// Throws InvalidArgument for what cannot be: a stage that the
 /// trainer's own gradients make pointless, more than kMaxStates state kinds in a flat.
 StatePlan plan_state(const Layout& layout, const Config& config, const std::vector<Rule>& groups,
                      const std::vector<UnitMemory>& units);

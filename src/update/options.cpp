@@ -73,6 +73,12 @@ void validate_rule(const CustomRule& rule) {
     throw InvalidArgument(
         fmt::format("{}: {} state arrays; at most {}", rule.name, rule.state.size(), kMaxStates));
   }
+  for (const std::string& state : rule.state) {
+    if (state == "parameter" || state == "master") {
+      throw InvalidArgument(fmt::format(
+          "{}: a state array cannot be called \"{}\", which names the weights", rule.name, state));
+    }
+  }
   for (std::size_t i = 0; i < rule.state.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (rule.state[i] == rule.state[j]) {

@@ -73,7 +73,7 @@ TEST(Launch, RefusesNumbersOfRanksThatMakeNoSenseInOneLine) {
   const Environment none("RATION_RANKS", nullptr);
   for (const char* value : {"0", "-1", "x", "3x", "", " 3", "1025", "99999999999"}) {
     expect_refused({"--ranks", value}, "--ranks is \"" + std::string(value) + "\"");
-    expect_refused({"--ranks=" + std::string(value)}, "from 1 to 1024");
+    expect_refused({"--ranks=" + std::string(value)}, "from 1 to 256");
     const Environment bad("RATION_RANKS", value);
     expect_refused({}, "RATION_RANKS is \"" + std::string(value) + "\"");
   }

@@ -23,8 +23,8 @@ class Decorator : public Communicator {
   std::unique_ptr<SharedShards> share(const void* shard, std::size_t bytes) override {
     return inner_->share(shard, bytes);
   }
-  std::unique_ptr<Stream> make_stream(const char* name) override {
-    return inner_->make_stream(name);
+  std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks) override {
+    return inner_->make_stream(name, tasks);
   }
   std::unique_ptr<Memory> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
   std::shared_ptr<Communicator> split(int color, int key) override = 0;  // decorated again

@@ -10,9 +10,9 @@
 
 namespace ration {
 
-/// Compares a rolling fingerprint of every operation (kind, type, count, peer, in order) across
-/// ranks: ranks that diverge get a CommunicationError naming the rank and both operations instead
-/// of wrong sums or a hang.
+/// Compares a rolling fingerprint of every operation (kind, type, count, peer, tag, in order)
+/// across ranks: ranks that diverge get a CommunicationError naming the rank and both operations
+/// instead of wrong sums or a hang.
 std::shared_ptr<Communicator> make_checked(std::shared_ptr<Communicator> inner);
 
 /// What `recording` keeps of an operation.

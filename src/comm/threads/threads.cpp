@@ -106,9 +106,9 @@ class ThreadsCommunicator final : public Communicator {
   std::unique_ptr<SharedShards> share(const void* shard, std::size_t bytes) override;
   std::shared_ptr<Communicator> split(int color, int key) override;
 
-  std::unique_ptr<Stream> make_stream(const char* name) override {
+  std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks) override {
     return std::make_unique<HostStream>(
-        direct() ? HostStream::Mode::deferred : HostStream::Mode::worker, name);
+        direct() ? HostStream::Mode::deferred : HostStream::Mode::worker, name, tasks);
   }
 
   std::unique_ptr<Memory> allocate(std::size_t bytes) override {

@@ -28,10 +28,10 @@ void Waiter::time_out(const std::string& what, std::chrono::milliseconds timeout
 }
 
 void Waiter::left_alone(const std::string& what, int peer) const {
-  fail(
-      {Failure::Kind::communication_error,
-       fmt::format("rank {}: {}: rank {} has ended without it; every rank must make the same calls",
-                   group_->name(rank_), what, peer)});
+  fail({Failure::Kind::communication_error,
+        fmt::format("rank {}: {}: rank {} has ended without it; every rank must make the same "
+                    "calls (a rank that runs out of batches says has_batch = false)",
+                    group_->name(rank_), what, peer)});
 }
 
 // The group is at its end: what comes after could never match again.

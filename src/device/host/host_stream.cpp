@@ -32,10 +32,10 @@ class HostEvent final : public Event {
   std::uint64_t ticket_ = 0;
 };
 
-HostStream::HostStream(Mode mode, const char* name)
-    : mode_(mode), name_(name), rank_(log::thread_rank()) {
+HostStream::HostStream(Mode mode, const char* name, std::size_t tasks)
+    : mode_(mode), name_(name), rank_(log::thread_rank()), capacity_(tasks) {
   if (mode_ == Mode::immediate) return;
-  ring_ = std::make_unique<Task[]>(kRing);
+  ring_ = std::make_unique<Task[]>(capacity_);
   if (mode_ == Mode::deferred) deferred_streams.push_back(this);
   if (mode_ == Mode::worker) thread_ = std::thread([this] { work(); });
 }
@@ -48,15 +48,15 @@ HostStream::~HostStream() {
   }
   std::erase(deferred_streams, this);
   for (auto i = done_.load(); i < put_.load(); ++i) {
-    Task& task = ring_[i % kRing];
+    Task& task = ring_[i % capacity_];
     task.destroy(task.storage);
   }
 }
 
 HostStream::Task& HostStream::claim() {
   const std::uint64_t put = put_.load(std::memory_order_relaxed);
-  if (put - done_.load(std::memory_order_acquire) == kRing) run_until(put - kRing + 1);
-  return ring_[put % kRing];
+  if (put - done_.load(std::memory_order_acquire) == capacity_) run_until(put - capacity_ + 1);
+  return ring_[put % capacity_];
 }
 
 void HostStream::commit() {
@@ -68,7 +68,7 @@ void HostStream::commit() {
 
 bool HostStream::run_one(bool may_block) {
   const std::uint64_t done = done_.load(std::memory_order_relaxed);
-  Task& task = ring_[done % kRing];
+  Task& task = ring_[done % capacity_];
   if (!failed_.load(std::memory_order_relaxed)) {
     try {
       running_ = true;

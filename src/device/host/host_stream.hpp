@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <type_traits>
@@ -28,7 +27,7 @@ class HostStream final : public Stream {
     worker      ///< a thread of its own
   };
 
-  HostStream(Mode mode, const char* name);
+  HostStream(Mode mode, const char* name, std::size_t tasks = 256);
   ~HostStream() override;
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
@@ -56,7 +55,6 @@ class HostStream final : public Stream {
   void synchronize() override;
   void poll() override;
 
-  [[nodiscard]] Mode mode() const { return mode_; }
   [[nodiscard]] const char* name() const { return name_; }
 
   /// Polls every deferred stream that this thread made: what a rank does while it waits for
@@ -71,7 +69,6 @@ class HostStream final : public Stream {
     bool (*run)(void*, bool) = nullptr;
     void (*destroy)(void*) = nullptr;
   };
-  static constexpr std::uint64_t kRing = 256;
 
   Task& claim();  // the next free place of the ring; waits for one
   void commit();
@@ -84,6 +81,7 @@ class HostStream final : public Stream {
   const Mode mode_;
   const char* const name_;
   const int rank_;
+  const std::uint64_t capacity_;
   std::unique_ptr<Task[]> ring_;
   std::atomic<std::uint64_t> put_{0};
   std::atomic<std::uint64_t> done_{0};
