@@ -40,8 +40,9 @@ struct LaunchOptions {
 };
 
 /// Runs `body` once per rank and returns when all have ended: 0, or 1 when a rank threw. The first
-/// exception's text is printed in one line to stderr, and what waits for other ranks throws RemoteError with
-/// it on every other rank, now or at its next such call. Throws nothing. `argv` is only read.
+/// exception's text is printed in one line to stderr, and what waits for other ranks throws
+/// RemoteError with it on every other rank, now or at its next such call. Throws nothing. `argv` is
+/// only read.
 int launch(int argc, char** argv, const std::function<void(World&)>& body,
            const LaunchOptions& options = {});
 

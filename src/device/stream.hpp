@@ -32,6 +32,9 @@ class Stream {
   /// Does what can be done now without blocking, where nobody else does (see
   /// HostStream::Mode::deferred).
   virtual void poll() = 0;
+  /// Gives up what is not done yet, so that the stream can be destroyed without waiting for peers:
+  /// for a rank that an exception ends.
+  virtual void abandon() = 0;
 };
 
 }  // namespace ration

@@ -24,7 +24,6 @@ class Gatherer {
   /// Joins what is left of the pass under way, where gathers are matched. Does not wait: the stream
   /// takes a whole pass.
   void join_pass();
-  [[nodiscard]] bool one_sided() const { return one_sided_; }
   /// A unit with a guard alive.
   [[nodiscard]] std::optional<int> any_held() const;
   /// No more gathers in the pass under way; what is left of it is joined when the next begins.

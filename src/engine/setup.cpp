@@ -123,9 +123,11 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
 // An optimizer may end with work in flight, when an exception ends it: the streams go first,
 // because their tasks read names and write norms.
 Engine::~Engine() {
-  // Ended by an exception: a stream of its own would first wait for peers, who do not know yet.
-  if (std::uncaught_exceptions() > exceptions_ && c_.gather && !gatherer_.one_sided()) {
-    c_.parent->abort(fmt::format("rank {}: an exception ended its optimizer", c_.rank()));
+  // Ended by an exception, work that waits for peers would wait for long: they learn of it only
+  // when the exception has come to whoever tells them.
+  if (std::uncaught_exceptions() > exceptions_ && c_.gather_stream) {
+    c_.gather_stream->abandon();
+    c_.reduce_stream->abandon();
   }
   c_.gather_stream.reset();
   c_.reduce_stream.reset();

@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
                        .texts = {"accumulation sharded", "accumulation local"}},
         ConfigMismatch{.name = "LossScale",
                        .rank1 = {.loss_scale = {.initial = 8}},
-                       .texts = {"loss scale 8", "loss scale 1"}},
+                       .texts = {"loss_scale 8", "loss_scale 1"}},
         ConfigMismatch{.name = "LossScaleGrowth",
                        .rank0 = {.loss_scale = {.dynamic = true, .growth_interval = 5}},
                        .rank1 = {.loss_scale = {.dynamic = true, .growth_interval = 6}},

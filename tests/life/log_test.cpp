@@ -81,7 +81,7 @@ TEST_F(Log, InitializingSaysWhatWasLaidOut) {
   EXPECT_THAT(lines,
               testing::Contains(testing::FieldsAre(
                   LogLevel::info, 1,
-                  testing::AllOf(testing::HasSubstr("in 5 units"), testing::HasSubstr("stage 3"),
+                  testing::AllOf(testing::HasSubstr("5 units"), testing::HasSubstr("stage 3"),
                                  testing::HasSubstr("2 ranks")))));
 }
 

@@ -157,7 +157,7 @@ TEST_P(Passes, MicroStepsOutOfOrder) {
                                  std::to_string(count) + ")"),
                        HasSubstr(text)));
         };
-        refuse(0, 0, "1 to 3 (Config::micro_steps)");
+        refuse(0, 0, "1 to 3; raise Config::micro_steps");
         refuse(0, 4, "1 to 3");
         refuse(3, 3, "below the count");
         refuse(-1, 3, "below the count");

@@ -13,6 +13,9 @@ namespace {
 // Deferred streams by the thread that made them, the rank's own.
 thread_local std::vector<HostStream*> deferred_streams;
 
+// The stream that this thread is the worker of.
+thread_local const HostStream* worker_of = nullptr;
+
 constexpr auto kForever = Deadline::max();
 
 }  // namespace
@@ -69,7 +72,7 @@ void HostStream::commit() {
 bool HostStream::run_one(bool may_block) {
   const std::uint64_t done = done_.load(std::memory_order_relaxed);
   Task& task = ring_[done % capacity_];
-  if (!failed_.load(std::memory_order_relaxed)) {
+  if (!failed_.load(std::memory_order_relaxed) && !abandoned_.load(std::memory_order_acquire)) {
     try {
       running_ = true;
       const bool finished = task.run(task.storage, may_block);
@@ -83,6 +86,14 @@ bool HostStream::run_one(bool may_block) {
   task.destroy(task.storage);
   done_.store(done + 1, std::memory_order_release);
   return true;
+}
+
+void HostStream::abandon() {
+  abandoned_.store(true, std::memory_order_release);
+}
+
+bool HostStream::abandoned() {
+  return worker_of && worker_of->abandoned_.load(std::memory_order_acquire);
 }
 
 void HostStream::poll() {
@@ -107,6 +118,7 @@ void HostStream::run_until(std::uint64_t ticket) {
 
 void HostStream::work() {
   log::set_thread_rank(rank_);
+  worker_of = this;
   for (;;) {
     work_signal_.wait(
         [&] {

@@ -54,6 +54,10 @@ class HostStream final : public Stream {
   void wait(Event& event) override;
   void synchronize() override;
   void poll() override;
+  void abandon() override;
+
+  /// True in a worker whose stream was abandoned: what waits there gives up.
+  static bool abandoned();
 
   [[nodiscard]] const char* name() const { return name_; }
 
@@ -87,6 +91,7 @@ class HostStream final : public Stream {
   std::atomic<std::uint64_t> done_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> abandoned_{false};
   std::exception_ptr error_;
   bool running_ = false;  // deferred: a task is on the stack; polls from inside it do nothing
   Signal work_signal_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <ration/error.hpp>
+
 #include "core/signal.hpp"
 #include "device/host/host_stream.hpp"
 
@@ -17,6 +19,7 @@ bool wait_polling(Signal& signal, const Condition& condition, Deadline deadline)
   if (condition()) return true;
   for (;;) {
     HostStream::poll_thread();
+    if (HostStream::abandoned()) throw CommunicationError("given up: its rank has ended");
     const Deadline slice = std::min(deadline, Clock::now() + kSlice);
     if (signal.wait(condition, slice)) return true;
     if (slice == deadline) return false;
