@@ -88,7 +88,7 @@ Options parse_options(int argc, const char* const* argv) {
   CLI::App app("Trains a character-level GPT on text, its model state sharded by Ration.");
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this and exit");
-  const auto one_of = [](std::vector<std::string> names) { return CLI::IsMember(names); };
+  const auto one_of = [](const std::vector<std::string>& names) { return CLI::IsMember(names); };
 
   app.add_option("--text", options.text, "Files to learn, joined (default: the licence texts)");
   app.add_option("--ranks", options.ranks, "Ranks, as threads (default: RATION_RANKS, or 4)")

@@ -38,7 +38,7 @@ Scratch::Scratch(std::span<const Layer> layers) {
 }
 
 UnitTensors::UnitTensors(ration::Unit unit, const Layer& layer, Scratch* scratch)
-    : unit_(std::move(unit)), scratch_(scratch) {
+    : unit_(unit), scratch_(scratch) {
   std::size_t offset = 0;
   for (const auto& tensor : layer.tensors) {
     const auto count = static_cast<std::size_t>(tensor.count());

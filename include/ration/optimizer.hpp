@@ -326,7 +326,8 @@ class ShardedOptimizer {
   /// come to life with `relayout`. Throws InvalidArgument naming the parameter for names, shapes,
   /// types or pointers that cannot be.
   Group add_group(Rule rule);
-  Unit add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options = {});
+  Unit add_unit(std::string name, const std::vector<ParameterSpec>& parameters,
+                UnitOptions options = {});
   /// For a trainer without layers of its own: cuts the list into units of about
   /// `elements_per_unit`, never cutting a parameter. Named "unit.0", "unit.1", ...
   std::vector<Unit> add_units(std::vector<ParameterSpec> parameters,

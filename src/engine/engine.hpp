@@ -28,7 +28,8 @@ class Engine {
 
   // registration.cpp
   Group add_group(Rule rule);
-  Unit add_unit(std::string name, std::vector<ParameterSpec> parameters, UnitOptions options);
+  Unit add_unit(std::string name, const std::vector<ParameterSpec>& parameters,
+                UnitOptions options);
   std::vector<Unit> add_units(std::vector<ParameterSpec> parameters,
                               std::int64_t elements_per_unit);
   [[nodiscard]] Parameter find(std::string_view name) const;

@@ -148,9 +148,9 @@ detail::Engine& ShardedOptimizer::engine() const {
 Group ShardedOptimizer::add_group(Rule rule) {
   return engine().add_group(std::move(rule));
 }
-Unit ShardedOptimizer::add_unit(std::string name, std::vector<ParameterSpec> parameters,
+Unit ShardedOptimizer::add_unit(std::string name, const std::vector<ParameterSpec>& parameters,
                                 UnitOptions options) {
-  return engine().add_unit(std::move(name), std::move(parameters), std::move(options));
+  return engine().add_unit(std::move(name), parameters, std::move(options));
 }
 std::vector<Unit> ShardedOptimizer::add_units(std::vector<ParameterSpec> parameters,
                                               std::int64_t elements_per_unit) {

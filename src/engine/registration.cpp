@@ -19,7 +19,8 @@ Group Engine::add_group(Rule rule) {
   return {this, static_cast<int>(c_.groups.size()) - 1};
 }
 
-Unit Engine::add_unit(std::string name, std::vector<ParameterSpec> specs, UnitOptions options) {
+Unit Engine::add_unit(std::string name, const std::vector<ParameterSpec>& specs,
+                      UnitOptions options) {
   validate_name("unit", name);
   const int rank = c_.rank();
   for (const UnitInfo& unit : registered_.units) {
@@ -173,8 +174,7 @@ std::vector<Unit> Engine::add_units(std::vector<ParameterSpec> specs,
   std::int64_t elements = 0;
   const auto close = [&] {
     if (part.empty()) return;
-    result.push_back(
-        add_unit(fmt::format("unit.{}", registered_.units.size()), std::move(part), {}));
+    result.push_back(add_unit(fmt::format("unit.{}", registered_.units.size()), part, {}));
     part.clear();
     elements = 0;
   };

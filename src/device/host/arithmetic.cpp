@@ -32,18 +32,18 @@ struct Controlled {
     return kKernels.norm_block(values, type, count);
   }
 
-  static constexpr Arithmetic table = {kInstructionSetNames[kLevel], cast, ordered_sum, add,
-                                       norm_block};
+  static constexpr Arithmetic kTable = {kInstructionSetNames[kLevel], cast, ordered_sum, add,
+                                        norm_block};
 };
 
 }  // namespace
 
 std::span<const Arithmetic* const> arithmetic_levels() {
   static const Arithmetic* const levels[] = {
-      &Controlled<baseline::kArithmetic, 0>::table,
+      &Controlled<baseline::kArithmetic, 0>::kTable,
 #ifdef RATION_X86_LEVELS
-      &Controlled<x86_64_v3::kArithmetic, 1>::table,
-      &Controlled<x86_64_v4::kArithmetic, 2>::table,
+      &Controlled<x86_64_v3::kArithmetic, 1>::kTable,
+      &Controlled<x86_64_v4::kArithmetic, 2>::kTable,
 #endif
   };
   return std::span(levels).first(instruction_set_levels());
