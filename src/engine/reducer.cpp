@@ -314,14 +314,18 @@ void Reducer::reduce_flat(int f, UnitState& unit, Bucket* bucket) {
   if (!last()) return;
   device::squared_norm(*c_.reduce_stream, arrays.reduced, plan.reduced_type,
                        static_cast<std::size_t>(flat.shard), &norms_[static_cast<std::size_t>(f)]);
-  if (arrays.reduced_whole) {
-    c_.reduce->submit(*c_.reduce_stream, {.kind = OperationKind::all_gather,
-                                          .count = static_cast<std::size_t>(flat.shard),
-                                          .type = plan.reduced_type,
-                                          .send = arrays.reduced,
-                                          .recv = arrays.reduced_whole,
-                                          .tag = name});
-  }
+  if (arrays.reduced_whole) gather_reduced(f);
+}
+
+Sequence Reducer::gather_reduced(int f) {
+  const FlatInfo& flat = c_.layout.flats[f];
+  const FlatArrays& arrays = c_.state->arrays(f);
+  return c_.reduce->submit(*c_.reduce_stream, {.kind = OperationKind::all_gather,
+                                               .count = static_cast<std::size_t>(flat.shard),
+                                               .type = c_.state->plan(f).reduced_type,
+                                               .send = arrays.reduced,
+                                               .recv = arrays.reduced_whole,
+                                               .tag = c_.unit(flat.unit).name.c_str()});
 }
 
 void Reducer::finish_micro_step() {
@@ -391,15 +395,8 @@ void Reducer::compute_norm_again() {
 void Reducer::gather_again() {
   std::vector<Sequence> operations;
   for (int f = 0; f < static_cast<int>(c_.layout.flats.size()); ++f) {
-    const FlatArrays& arrays = c_.state->arrays(f);
-    if (!c_.layout.flats[f].trainable || !arrays.reduced_whole) continue;
-    operations.push_back(c_.reduce->submit(
-        *c_.reduce_stream, {.kind = OperationKind::all_gather,
-                            .count = static_cast<std::size_t>(c_.layout.flats[f].shard),
-                            .type = c_.state->plan(f).reduced_type,
-                            .send = arrays.reduced,
-                            .recv = arrays.reduced_whole,
-                            .tag = c_.unit(c_.layout.flats[f].unit).name.c_str()}));
+    if (!c_.layout.flats[f].trainable || !c_.state->arrays(f).reduced_whole) continue;
+    operations.push_back(gather_reduced(f));
   }
   c_.reduce_stream->synchronize();
   for (const Sequence operation : operations) c_.reduce->release(*c_.compute, operation);

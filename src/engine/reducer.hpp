@@ -77,6 +77,7 @@ class Reducer {
   void advance();
   void start(int unit);
   void reduce_flat(int flat, UnitState& unit, Bucket* bucket);
+  Sequence gather_reduced(int flat);
 
   Context& c_;
   bool several_ = false;
