@@ -57,8 +57,7 @@ void Trainer::register_units() {
     }
     // The head uses the token embedding a second time in the same pass.
     const bool embedding = &layer == &layers_.front();
-    const ration::Unit unit =
-        optimizer_.add_unit(layer.name, std::move(specs), {.keep_whole = embedding});
+    const ration::Unit unit = optimizer_.add_unit(layer.name, specs, {.keep_whole = embedding});
 
     std::optional<Scratch>& scratch = embedding ? embedding_scratch_ : scratch_;
     UnitTensors tensors(unit, layer, scratch ? &*scratch : nullptr);
