@@ -253,7 +253,7 @@ std::vector<std::shared_ptr<Communicator>> make_threads(int ranks, const Threads
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
   const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_mode(options),
-                                                    std::make_shared<Alarm>());
+                                                    std::make_shared<Alarm>(ranks));
   std::vector<std::shared_ptr<Communicator>> ends;
   for (int rank = 0; rank < ranks; ++rank) {
     ends.push_back(std::make_shared<ThreadsCommunicator>(group, rank));

@@ -198,7 +198,7 @@ std::unique_ptr<Control> make_in_process_control(std::shared_ptr<InProcessHub> h
 std::vector<std::unique_ptr<Control>> make_in_process_controls(int ranks) {
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
-  const auto hub = make_in_process_hub(std::move(names), std::make_shared<Alarm>());
+  const auto hub = make_in_process_hub(std::move(names), std::make_shared<Alarm>(ranks));
   std::vector<std::unique_ptr<Control>> ends;
   for (int rank = 0; rank < ranks; ++rank) ends.push_back(make_in_process_control(hub, rank));
   return ends;

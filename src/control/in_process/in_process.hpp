@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "control/control.hpp"
-#include "control/in_process/alarm.hpp"
+#include "control/alarm.hpp"
 
 namespace ration {
 

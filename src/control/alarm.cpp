@@ -1,4 +1,4 @@
-#include "control/in_process/alarm.hpp"
+#include "control/alarm.hpp"
 
 #include <chrono>
 #include <utility>
@@ -9,15 +9,34 @@
 
 namespace ration {
 
+Alarm::Alarm(int ranks)
+    : departed_(std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks))) {}
+
 void Alarm::raise(Failure failure) {
+  bool first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!raised_.load(std::memory_order_relaxed)) {
+    first = !raised_.load(std::memory_order_relaxed);
+    if (first) {
       failure_ = std::move(failure);
       raised_.store(true, std::memory_order_seq_cst);
     }
   }
+  if (first) {
+    const std::lock_guard lock(tell_mutex_);
+    if (tell_) std::exchange(tell_, nullptr)(failure_);
+  }
   await_readers();
+}
+
+void Alarm::on_raise(std::function<void(const Failure&)> tell) {
+  const std::lock_guard lock(tell_mutex_);
+  tell_ = nullptr;
+  if (tell && raised()) {
+    tell(failure_);
+  } else {
+    tell_ = std::move(tell);
+  }
 }
 
 void Alarm::await_readers() const {

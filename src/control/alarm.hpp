@@ -1,9 +1,10 @@
 #pragma once
-// The end of a job whose ranks are threads: raised once, seen by every wait of every group that
+// The end of a job as this process knows it: raised once, seen by every wait of every group that
 // shares it.
 
-#include <array>
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -16,10 +17,18 @@ namespace ration {
 
 class Alarm {
  public:
+  /// For the ranks of a job, of which this process may hold one or all.
+  explicit Alarm(int ranks);
+
   /// The first failure stays. This, and all that throws here, comes back only when no rank reads
   /// another's memory any more, and from then on none will: so a rank that fails may unwind and
   /// free what its peers could have read.
   void raise(Failure failure);
+
+  /// Called once, by whoever raises first, with what was raised: to tell other processes. At once
+  /// when it is raised already. An empty function takes it back; then no call is under way any
+  /// more.
+  void on_raise(std::function<void(const Failure&)> tell);
 
   [[nodiscard]] bool raised() const { return raised_.load(std::memory_order_seq_cst); }
   [[nodiscard]] std::optional<std::string> reason() const;
@@ -54,15 +63,15 @@ class Alarm {
   void leave();
   void await_readers() const;
 
-  static constexpr std::size_t kMostRanks = 256;
-
   alignas(64) std::atomic<bool> raised_{false};
   std::atomic<bool> any_departed_{false};
-  std::array<std::atomic<bool>, kMostRanks> departed_{};
+  const std::unique_ptr<std::atomic<bool>[]> departed_;  // by rank
   alignas(64) std::atomic<int> readers_{0};
   mutable Signal readers_left_;
   mutable std::mutex mutex_;
   Failure failure_;  // written once, under the mutex, before raised_
+  std::mutex tell_mutex_;
+  std::function<void(const Failure&)> tell_;
 };
 
 }  // namespace ration
