@@ -81,4 +81,16 @@ class RecordReader {
   std::size_t position_ = 0;
 };
 
+/// A record that is one plain value.
+template <class T>
+std::vector<std::byte> plain_record(const T& value) {
+  std::vector<std::byte> record;
+  RecordWriter(record).put(value);
+  return record;
+}
+template <class T>
+T read_plain(const std::vector<std::byte>& record) {
+  return RecordReader(record).get<T>();
+}
+
 }  // namespace ration

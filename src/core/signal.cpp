@@ -15,7 +15,8 @@ void Signal::pause() {
 }
 
 void Signal::wake() {
-  syscall(SYS_futex, &generation_, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+  const int wake = between_processes_ ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE;
+  syscall(SYS_futex, &generation_, wake, INT32_MAX, nullptr, nullptr, 0);
 }
 
 bool Signal::sleep(std::uint32_t seen, Deadline deadline) {
@@ -24,7 +25,8 @@ bool Signal::sleep(std::uint32_t seen, Deadline deadline) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   const timespec timeout{.tv_sec = static_cast<time_t>(ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(ns % 1'000'000'000)};
-  syscall(SYS_futex, &generation_, FUTEX_WAIT_PRIVATE, seen, &timeout, nullptr, 0);
+  const int wait = between_processes_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE;
+  syscall(SYS_futex, &generation_, wait, seen, &timeout, nullptr, 0);
   return true;
 }
 

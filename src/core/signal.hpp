@@ -1,5 +1,5 @@
 #pragma once
-// A place to sleep until something another thread does makes a condition true: a futex with a
+// A place to sleep until something another thread (or process) does makes a condition true: a futex with a
 // generation count, so that nothing is missed between looking and sleeping, and no system call is
 // made when nobody sleeps.
 
@@ -14,6 +14,9 @@ using Deadline = Clock::time_point;
 
 class alignas(64) Signal {
  public:
+  /// Between processes it lies in memory that they share.
+  explicit Signal(bool between_processes = false) : between_processes_(between_processes) {}
+
   /// Wakes every sleeper to look again. Call after the change that they wait for.
   void notify() {
     generation_.fetch_add(1, std::memory_order_seq_cst);
@@ -47,6 +50,7 @@ class alignas(64) Signal {
 
   std::atomic<std::uint32_t> generation_{0};
   std::atomic<std::uint32_t> sleepers_{0};
+  const bool between_processes_;
 };
 
 }  // namespace ration

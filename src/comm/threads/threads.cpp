@@ -1,43 +1,80 @@
 #include "comm/threads/threads.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <map>
+#include <mutex>
 #include <numeric>
-#include <tuple>
 
 #include <fmt/format.h>
 
 #include <ration/error.hpp>
 
-#include "comm/threads/collective.hpp"
-#include "comm/threads/group.hpp"
-#include "comm/threads/pair.hpp"
-#include "comm/threads/shards.hpp"
-#include "comm/validate.hpp"
-#include "device/host/host_stream.hpp"
+#include "comm/collectives/group_communicator.hpp"
+#include "control/in_process/in_process.hpp"
+#include "core/record.hpp"
 
 namespace ration {
 namespace {
 
-// A Sequence is the number of a collective, or one of these.
-constexpr Sequence kNothingToRelease = ~Sequence{0};
-constexpr Sequence kPair = Sequence{1} << 63;  // with the receiver and the number of a send
-constexpr int kPeerShift = 48;
+// All ranks share one: every pointer is good everywhere.
+class ThreadsGroup final : public RankGroup {
+ public:
+  ThreadsGroup(std::vector<int> names, Progress progress, std::shared_ptr<Alarm> alarm)
+      : RankGroup(std::move(names), progress, std::move(alarm)),
+        hub_(make_in_process_hub(RankGroup::names(), shared_alarm())) {
+    std::vector<Member*> all;
+    for (int rank = 0; rank < size(); ++rank) {
+      all.push_back(members_.emplace_back(std::make_unique<Member>(false)).get());
+    }
+    set_members(std::move(all));
+  }
 
-template <class T>
-T read(const Bytes& record) {
-  T value;
-  std::memcpy(&value, record.data(), sizeof value);
-  return value;
-}
+  [[nodiscard]] const std::shared_ptr<InProcessHub>& hub() const { return hub_; }
 
-template <class T>
-Bytes record_of(const T& value) {
-  Bytes record(sizeof value);
-  std::memcpy(record.data(), &value, sizeof value);
-  return record;
-}
+  Pair& pair(int sender, int receiver) override {
+    const std::lock_guard lock(mutex_);
+    auto& pair = pairs_[{sender, receiver}];
+    if (!pair) pair = std::make_unique<Pair>();
+    return *pair;
+  }
+
+  [[nodiscard]] Place place(const void* data, std::size_t) const override {
+    return {.arena = 0, .offset = reinterpret_cast<std::uintptr_t>(data)};
+  }
+  [[nodiscard]] const void* find(const Place& place) const override {
+    return reinterpret_cast<const void*>(static_cast<std::uintptr_t>(place.offset));
+  }
+
+  /// Holds memory that peers may read until every rank has left the group.
+  void keep(std::shared_ptr<Memory> memory) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(memory));
+  }
+
+  /// From the one rank that makes a shared object to all that use it: `leave` gives its number
+  /// away, `takers` times `take` gives it out.
+  std::uint64_t leave(std::shared_ptr<const void> object, int takers) {
+    const std::lock_guard lock(mutex_);
+    left_[next_left_] = {std::move(object), takers};
+    return next_left_++;
+  }
+  std::shared_ptr<const void> take(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = left_.find(number);
+    std::shared_ptr<const void> object = found->second.first;
+    if (--found->second.second == 0) left_.erase(found);
+    return object;
+  }
+
+ private:
+  const std::shared_ptr<InProcessHub> hub_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::unique_ptr<Pair>> pairs_;
+  std::map<std::uint64_t, std::pair<std::shared_ptr<const void>, int>> left_;
+  std::uint64_t next_left_ = 0;
+  std::vector<std::shared_ptr<Memory>> kept_;
+};
 
 // What peers may be reading outlives the rank that allocated it: the group keeps it until all have
 // left.
@@ -50,66 +87,14 @@ class KeptMemory final : public Memory {
   std::shared_ptr<Memory> memory_;
 };
 
-class ThreadsCommunicator final : public Communicator {
+class ThreadsCommunicator final : public GroupCommunicator {
  public:
   ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, int rank)
-      : group_(std::move(group)),
-        rank_(rank),
-        control_(make_in_process_control(group_->hub(), rank)),
-        sent_(static_cast<std::size_t>(group_->size())),
-        received_(static_cast<std::size_t>(group_->size())) {}
+      : GroupCommunicator(group, rank, make_in_process_control(group->hub(), rank), "threads"),
+        group_(std::move(group)) {}
 
-  [[nodiscard]] int rank() const override { return rank_; }
-  [[nodiscard]] int size() const override { return group_->size(); }
-  [[nodiscard]] std::string_view backend() const override { return "threads"; }
-  [[nodiscard]] Control& control() override { return *control_; }
-  [[nodiscard]] std::uint64_t sent_bytes() const override {
-    return sent_bytes_.load(std::memory_order_relaxed);
-  }
-
-  void depart() override { group_->alarm().depart(group_->name(rank_)); }
-
-  Sequence submit(Stream& stream, const Operation& asked) override {
-    validate(asked, rank_, size());
-    const Operation operation = normalized(asked);
-    auto& host = static_cast<HostStream&>(stream);
-    switch (operation.kind) {
-      case OperationKind::send:
-      case OperationKind::recv:
-        return submit_pair(host, operation);
-      case OperationKind::all_gather:
-        count_bytes(operation);
-        if (operation.shards) return submit_shards(host, operation);
-        break;
-      case OperationKind::reduce_scatter:
-      case OperationKind::all_reduce:
-        count_bytes(operation);
-        break;
-      default:
-        break;
-    }
-    return submit_collective(host, operation);
-  }
-
-  void release(Stream& stream, Sequence sequence) override {
-    if (sequence == kNothingToRelease) return;
-    auto& host = static_cast<HostStream&>(stream);
-    if (sequence & kPair) {
-      const auto peer = static_cast<int>((sequence & ~kPair) >> kPeerShift);
-      const Sequence number = sequence & ((Sequence{1} << kPeerShift) - 1);
-      host.enqueue(PairReleaseTask({group_, rank_}, peer, number));
-    } else {
-      host.enqueue(ReleaseTask({group_, rank_}, sequence));
-    }
-  }
-
-  std::unique_ptr<SharedShards> share(const void* shard, std::size_t bytes) override;
+  void depart() override { group_->alarm().depart(group_->name(rank())); }
   std::shared_ptr<Communicator> split(int color, int key) override;
-
-  std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks) override {
-    return std::make_unique<HostStream>(
-        direct() ? HostStream::Mode::deferred : HostStream::Mode::worker, name, tasks);
-  }
 
   std::unique_ptr<Memory> allocate(std::size_t bytes) override {
     std::shared_ptr<Memory> memory = allocate_host(bytes);
@@ -117,142 +102,91 @@ class ThreadsCommunicator final : public Communicator {
     return std::make_unique<KeptMemory>(std::move(memory));
   }
 
+ protected:
+  std::shared_ptr<const ShardTable> exchange_shards(const void* shard, std::size_t bytes) override;
+
  private:
-  [[nodiscard]] bool direct() const { return group_->mode() == ThreadsOptions::Mode::direct; }
-
-  void count_bytes(const Operation& operation) {
-    sent_bytes_.fetch_add(sent_by(operation, size()), std::memory_order_relaxed);
-  }
-
-  Sequence submit_collective(HostStream& stream, const Operation& operation) {
-    const Sequence number = next_++;
-    stream.enqueue(CollectiveTask({group_, rank_}, operation, number, stream.name()));
-    return Slot::leaves_send_in_reach(operation, rank_) ? number : kNothingToRelease;
-  }
-
-  Sequence submit_pair(HostStream& stream, const Operation& operation) {
-    const auto peer = static_cast<std::size_t>(operation.peer);
-    const bool sends = operation.kind == OperationKind::send;
-    const std::uint64_t number = sends ? sent_[peer]++ : received_[peer]++;
-    stream.enqueue(PairTask({group_, rank_}, operation, number, stream.name()));
-    return sends ? kPair | (static_cast<Sequence>(peer) << kPeerShift) | number : kNothingToRelease;
-  }
-
-  Sequence submit_shards(HostStream& stream, const Operation& operation) {
-    const auto& shards = static_cast<const ThreadsShards&>(*operation.shards);
-    if (operation.count * size_of(operation.type) > shards.table()->bytes) {
-      throw InvalidArgument(fmt::format("rank {}: gather of \"{}\" ({} x {}): a shard has {} bytes",
-                                        rank_, operation.tag, name_of(operation.type),
-                                        operation.count, shards.table()->bytes));
-    }
-    if (!direct()) {
-      Operation matched = operation;
-      matched.send = shards.own();
-      matched.shards = nullptr;
-      return submit_collective(stream, matched);
-    }
-    stream.enqueue(
-        ShardGatherTask({group_, rank_}, operation, shards.table(), shards.epoch(), stream.name()));
-    return kNothingToRelease;
-  }
-
   const std::shared_ptr<ThreadsGroup> group_;
-  const int rank_;
-  const std::unique_ptr<Control> control_;
-  Sequence next_ = 0;
-  std::vector<std::uint64_t> sent_;      // to each peer
-  std::vector<std::uint64_t> received_;  // from each peer
-  std::atomic<std::uint64_t> sent_bytes_{0};
 };
 
-std::unique_ptr<SharedShards> ThreadsCommunicator::share(const void* shard, std::size_t bytes) {
+std::shared_ptr<const ShardTable> ThreadsCommunicator::exchange_shards(const void* shard,
+                                                                       std::size_t bytes) {
   struct Record {
     const void* shard;
     std::size_t bytes;
   };
   const Control::Combine combine = [this](std::span<const Bytes> records, Bytes& result) {
+    const auto owners = std::make_shared<std::vector<std::unique_ptr<ShardOwner>>>();
     auto table = std::make_shared<ShardTable>();
-    table->bytes = read<Record>(records[0]).bytes;
+    table->bytes = read_plain<Record>(records[0]).bytes;
+    table->one_sided = direct();
     for (std::size_t rank = 0; rank < records.size(); ++rank) {
-      const auto record = read<Record>(records[rank]);
+      const auto record = read_plain<Record>(records[rank]);
       if (record.bytes != table->bytes) {
-        throw InvalidArgument(fmt::format(
-            "shared shards are of one size: rank {} has {} bytes, rank {} has {}", group_->name(0),
-            table->bytes, group_->name(static_cast<int>(rank)), record.bytes));
+        refuse_sizes(table->bytes, static_cast<int>(rank), record.bytes);
       }
-      table->owners.push_back(std::make_unique<ShardTable::Owner>());
-      table->owners.back()->shard = record.shard;
+      table->shards.push_back(record.shard);
+      table->owners.push_back(owners->emplace_back(std::make_unique<ShardOwner>()).get());
     }
-    result = record_of(group_->leave(std::move(table), size()));
+    table->memory = owners;
+    result = plain_record(group_->leave(std::move(table), size()));
   };
   Bytes result;
-  control_->fold("share", record_of(Record{shard, bytes}), combine, result, "share");
-  auto table = std::static_pointer_cast<ShardTable>(group_->take(read<std::uint64_t>(result)));
-  return std::make_unique<ThreadsShards>(std::move(table), rank_, direct());
+  control().fold("share", plain_record(Record{shard, bytes}), combine, result, "share");
+  return std::static_pointer_cast<const ShardTable>(
+      group_->take(read_plain<std::uint64_t>(result)));
 }
 
 std::shared_ptr<Communicator> ThreadsCommunicator::split(int color, int key) {
-  struct Wish {
-    int color;
-    int key;
-  };
-  struct Place {
+  struct Seat {
     std::uint64_t group;
     int rank;
   };
   const Control::Combine combine = [this](std::span<const Bytes> records, Bytes& result) {
-    std::vector<std::tuple<int, int, int>> order;  // colour, key, rank here
-    for (std::size_t rank = 0; rank < records.size(); ++rank) {
-      const auto wish = read<Wish>(records[rank]);
-      order.emplace_back(wish.color, wish.key, static_cast<int>(rank));
-    }
-    std::sort(order.begin(), order.end());
-    std::vector<Place> places(records.size());
-    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    std::vector<SplitWish> wishes;
+    for (const Bytes& record : records) wishes.push_back(read_plain<SplitWish>(record));
+    std::vector<Seat> seats(records.size());
+    for (const std::vector<int>& part : split_parts(wishes)) {
       std::vector<int> names;
-      while (end < order.size() && std::get<0>(order[end]) == std::get<0>(order[begin])) {
-        names.push_back(group_->name(std::get<2>(order[end++])));
-      }
-      const int members = static_cast<int>(names.size());
+      for (const int rank : part) names.push_back(group_->name(rank));
       const auto number = group_->leave(
-          std::make_shared<ThreadsGroup>(std::move(names), group_->mode(), group_->shared_alarm()),
-          members);
-      for (std::size_t i = begin; i < end; ++i) {
-        places[static_cast<std::size_t>(std::get<2>(order[i]))] = {number,
-                                                                   static_cast<int>(i - begin)};
+          std::make_shared<ThreadsGroup>(names, group_->progress(), group_->shared_alarm()),
+          static_cast<int>(part.size()));
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        seats[static_cast<std::size_t>(part[i])] = {number, static_cast<int>(i)};
       }
     }
-    result.resize(places.size() * sizeof(Place));
-    std::memcpy(result.data(), places.data(), result.size());
+    RecordWriter(result).put_list(seats);
   };
   Bytes result;
-  control_->fold("split", record_of(Wish{color, key}), combine, result, "split");
-  Place place{};
-  std::memcpy(&place, result.data() + static_cast<std::size_t>(rank_) * sizeof place, sizeof place);
-  auto group = std::static_pointer_cast<ThreadsGroup>(group_->take(place.group));
-  return std::make_shared<ThreadsCommunicator>(std::move(group), place.rank);
+  control().fold("split", plain_record(SplitWish{color, key}), combine, result, "split");
+  std::vector<Seat> seats;
+  RecordReader(result).get_list(seats);
+  const Seat seat = seats[static_cast<std::size_t>(rank())];
+  auto group = std::const_pointer_cast<ThreadsGroup>(
+      std::static_pointer_cast<const ThreadsGroup>(group_->take(seat.group)));
+  return std::make_shared<ThreadsCommunicator>(std::move(group), seat.rank);
 }
 
-ThreadsOptions::Mode chosen_mode(const ThreadsOptions& options) {
+Progress chosen_progress(Progress asked) {
   const char* value = std::getenv("RATION_THREADS");
   const std::string_view text = value ? value : "";
-  if (text.empty()) return options.mode;
-  if (text == "streams") return ThreadsOptions::Mode::streams;
-  if (text == "direct") return ThreadsOptions::Mode::direct;
+  if (text.empty()) return asked;
+  if (text == "streams") return Progress::streams;
+  if (text == "direct") return Progress::direct;
   throw InvalidArgument(fmt::format("RATION_THREADS=\"{}\": expected direct or streams", text));
 }
 
 }  // namespace
 
 std::vector<std::shared_ptr<Communicator>> make_threads(int ranks, const ThreadsOptions& options) {
-  if (ranks < 1 || ranks > kMostThreads) {
-    throw InvalidArgument(
-        fmt::format("{} ranks as threads: expected 1 to {}", ranks, kMostThreads));
+  if (ranks < 1 || ranks > kMostNear) {
+    throw InvalidArgument(fmt::format("{} ranks as threads: expected 1 to {}", ranks, kMostNear));
   }
   operation_timeout();  // throws here, rather than in the first wait, for what is not a number
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
-  const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_mode(options),
+  const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_progress(options.mode),
                                                     std::make_shared<Alarm>(ranks));
   std::vector<std::shared_ptr<Communicator>> ends;
   for (int rank = 0; rank < ranks; ++rank) {

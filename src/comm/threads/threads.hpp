@@ -4,17 +4,16 @@
 #include <memory>
 #include <vector>
 
+#include "comm/collectives/rank_group.hpp"
 #include "comm/communicator.hpp"
 
 namespace ration {
 
 struct ThreadsOptions {
-  /// direct: operations run on the rank's own thread when it polls or waits, and shards are
-  /// one-sided: the fastest where ranks fill the cores. streams: each stream is a thread of its own
-  /// and every gather is matched, as between processes; what ThreadSanitizer sees then is the
-  /// ordering a GPU would need.
-  enum class Mode { direct, streams };
-  Mode mode = Mode::direct;
+  using Mode = Progress;
+  /// direct is the fastest where ranks fill the cores; what ThreadSanitizer sees of streams is the
+  /// ordering that a GPU would need.
+  Progress mode = Progress::direct;
 };
 
 /// One communicator per rank, in rank order, to be handed to as many threads.

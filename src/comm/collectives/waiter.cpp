@@ -1,5 +1,6 @@
-#include "comm/threads/waiter.hpp"
+#include "comm/collectives/waiter.hpp"
 
+#include <algorithm>
 #include <exception>
 
 #include <fmt/format.h>
@@ -7,16 +8,25 @@
 
 namespace ration {
 
-void Waiter::compare(const Slot& own, const Slot& other, int peer, std::uint64_t number) const {
-  const std::uint64_t mine = own.operation.history;
-  const std::uint64_t theirs = other.operation.history;
-  const bool same_history = mine == 0 || theirs == 0 || mine == theirs;
+void Waiter::compare(const Posting& own, const Posting& other, int peer,
+                     std::uint64_t number) const {
+  const bool same_history = own.history == 0 || other.history == 0 || own.history == other.history;
   if (own.fingerprint == other.fingerprint && same_history) return;
   fail({Failure::Kind::communication_error,
         fmt::format("rank {} is in {}, but rank {} in {}: all ranks must do the same operations in "
                     "the same order",
                     group_->name(rank_), own.describe(number), group_->name(peer),
                     other.describe(number))});
+}
+
+Deadline Waiter::slice(Deadline deadline) {
+  constexpr std::chrono::milliseconds kSlice{2};
+  return std::min(deadline, Clock::now() + kSlice);
+}
+
+void Waiter::look_around() {
+  HostStream::poll_thread();
+  if (HostStream::abandoned()) throw CommunicationError("given up: its rank has ended");
 }
 
 void Waiter::time_out(const std::string& what, std::chrono::milliseconds timeout,
@@ -32,6 +42,19 @@ void Waiter::left_alone(const std::string& what, int peer) const {
         fmt::format("rank {}: {}: rank {} has ended without it; every rank must make the same "
                     "calls (a rank that runs out of batches says has_batch = false)",
                     group_->name(rank_), what, peer)});
+}
+
+// A closed connection is the last that is seen of many ends: a process that died, or one that heard
+// of another's failure first. Control knows which; it gets a moment to say so.
+void Waiter::lost(const std::string& what, int peer, const std::string& why) const {
+  constexpr std::chrono::milliseconds kVerdict{500};
+  Signal nobody;
+  wait_polling(
+      nobody, [&] { return group_->alarm().raised(); }, Clock::now() + kVerdict);
+  group_->alarm().check_waiting();
+  fail({Failure::Kind::communication_error,
+        fmt::format("rank {}: {}: the connection to rank {} was lost: {}", group_->name(rank_),
+                    what, group_->name(peer), why)});
 }
 
 // The group is at its end: what comes after could never match again.

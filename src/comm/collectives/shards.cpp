@@ -1,21 +1,21 @@
-#include "comm/threads/shards.hpp"
+#include "comm/collectives/shards.hpp"
 
 #include <fmt/format.h>
 
-#include "comm/threads/work.hpp"
+#include "comm/collectives/work.hpp"
 #include "core/trace.hpp"
 
 namespace ration {
 
-void ThreadsShards::publish() {
-  if (!one_sided_) return;
-  ShardTable::Owner& self = owner(rank_);
+void ReadableShards::publish() {
+  if (!table_->one_sided) return;
+  ShardOwner& self = *table_->owners[rank_];
   self.epoch.fetch_add(1, std::memory_order_release);
   self.signal.notify();
 }
 
 ShardGatherTask::ShardGatherTask(Waiter waiter, const Operation& operation,
-                                 std::shared_ptr<ShardTable> table, std::uint64_t epoch,
+                                 std::shared_ptr<const ShardTable> table, std::uint64_t epoch,
                                  const char* stream)
     : waiter_(std::move(waiter)),
       operation_(operation),
@@ -48,7 +48,7 @@ bool ShardGatherTask::operator()(bool may_block) {
       const trace::Span span("all_gather", operation_.tag, stream_);
       const Alarm::Reading reading(waiter_.group().alarm());
       work::copy(work::at(operation_.recv, o * operation_.count, operation_.type),
-                 table_->owners[o]->shard, bytes);
+                 table_->shards[o], bytes);
       copied_.set(o);
     }
     if (missing < 0) return true;

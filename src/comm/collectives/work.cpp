@@ -1,4 +1,4 @@
-#include "comm/threads/work.hpp"
+#include "comm/collectives/work.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -42,26 +42,24 @@ void copy(void* to, const void* from, std::size_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, bytes);
 }
 
-void sum(ThreadsGroup& group, const Operation& operation, std::uint64_t number, std::size_t begin,
-         std::size_t count, void* to) {
+void sum(const Operation& operation, const std::vector<const void*>& sources, DType source_type,
+         void* to, std::size_t count) {
   if (count == 0) return;
-  thread_local std::vector<const void*> sources;
-  sources.clear();
-  for (int rank = 0; rank < group.size(); ++rank) {
-    sources.push_back(at(group.slot(rank, number).source, begin, operation.send_type));
-  }
   if (operation.type == DType::f64) {
     sum_plain<double>(sources, to, count);
   } else if (operation.type == DType::i64) {
     sum_plain<std::int64_t>(sources, to, count);
   } else {
-    arithmetic().ordered_sum(sources.data(), sources.size(), operation.send_type, operation.type,
-                             to, operation.recv_type, operation.add, count);
+    arithmetic().ordered_sum(sources.data(), sources.size(), source_type, operation.type, to,
+                             operation.recv_type, operation.add, count);
   }
 }
 
 Part part_of(const Operation& operation, int rank, int size) {
-  const std::size_t ranks = static_cast<std::size_t>(size);
+  if (operation.kind == OperationKind::reduce_scatter) {
+    return {operation.count * static_cast<std::size_t>(rank), operation.count};
+  }
+  const auto ranks = static_cast<std::size_t>(size);
   const auto length =
       round_up((operation.count + ranks - 1) / ranks, static_cast<std::size_t>(kAlignElements));
   const std::size_t begin = std::min(operation.count, length * static_cast<std::size_t>(rank));
