@@ -1,7 +1,7 @@
 #pragma once
-// A place to sleep until something another thread (or process) does makes a condition true: a futex with a
-// generation count, so that nothing is missed between looking and sleeping, and no system call is
-// made when nobody sleeps.
+// A place to sleep until something another thread (or process) does makes a condition true: a futex
+// with a generation count, so that nothing is missed between looking and sleeping, and no system
+// call is made when nobody sleeps.
 
 #include <atomic>
 #include <chrono>

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "control/control.hpp"
 #include "control/alarm.hpp"
+#include "control/control.hpp"
 
 namespace ration {
 
