@@ -209,7 +209,7 @@ std::string greet(const std::shared_ptr<Mesh>& mesh, Token token, Deadline deadl
 
 /// One attempt: the mesh, or why some rank has none.
 std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const Network& network,
-                                     Deadline deadline, std::string& failure) {
+                                     int attempt, Deadline deadline, std::string& failure) {
   std::shared_ptr<Mesh> mesh;
   Listening own;
   try {
@@ -227,13 +227,11 @@ std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const N
     places.push_back({.address = all[rank].address,
                       .port = all[rank].ports[static_cast<std::size_t>(control.rank())]});
   }
-  std::string own_failure = mesh->connect(control, places, deadline);
-  if (own_failure.empty()) {
-    constexpr std::chrono::seconds kGreeting(10);
-    own_failure = greet(mesh, network.token, std::min(deadline, Clock::now() + kGreeting));
-  }
-  if (!own_failure.empty()) mesh.reset();  // closed: so peers need not wait for an answer
-  failure = first_failure(control, own_failure);
+  failure = first_failure(control, mesh->connect(control, places, deadline));
+  if (!failure.empty()) return nullptr;
+  // All are connected, with someone: an answer takes as long as a message. A stranger gives none.
+  const Deadline answered = Clock::now() + std::chrono::seconds(attempt * attempt);
+  failure = first_failure(control, greet(mesh, network.token, std::min(deadline, answered)));
   return failure.empty() ? mesh : nullptr;
 }
 
@@ -249,7 +247,7 @@ std::shared_ptr<Messages> make_gloo(Control& control, const std::string& interfa
   std::string failure;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     const Deadline deadline = start + operation_timeout() * attempt / (kAttempts + 1);
-    if (auto mesh = try_to_connect(control, wish, network, deadline, failure))
+    if (auto mesh = try_to_connect(control, wish, network, attempt, deadline, failure))
       return std::make_shared<GlooMessages>(std::move(mesh));
   }
   throw CommunicationError(fmt::format(
