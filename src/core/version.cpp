@@ -16,8 +16,8 @@ constexpr std::string_view kAbsent = "not in this version";
 
 constexpr Backend kBackends[] = {
     {"threads", "yes (ranks as threads of one process)"},
-    {"gloo", kAbsent},
-    {"mpi", kAbsent},
+    {"gloo", RATION_GLOO_BUILT},
+    {"mpi", RATION_MPI_BUILT},
     {"nccl", kAbsent},
     {"cuda", kAbsent},
     {"io_uring", kAbsent},
