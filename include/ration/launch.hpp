@@ -1,6 +1,7 @@
 #pragma once
 // Starting ranks: `launch` runs the same function on every rank and hands each its World.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -32,17 +33,23 @@ class World : public ProcessGroup {
 
 struct LaunchOptions {
   /// Ranks to start as threads, 1 to 256 (default 1), unless RATION_RANKS or `--ranks N` (or
-  /// `--ranks=N`) on the command line says otherwise; the command line wins.
+  /// `--ranks=N`) on the command line says otherwise; the command line wins. Under a process
+  /// launcher all of them are ignored.
   std::optional<int> ranks = std::nullopt;
   /// Turn SIGINT and SIGTERM into `World::stop_requested`; a second signal ends the process at
   /// once.
   bool handle_signals = true;
+  /// How long a rank waits for another before that is an error (default 10 minutes).
+  /// RATION_TIMEOUT, in seconds, wins.
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
 };
 
-/// Runs `body` once per rank and returns when all have ended: 0, or 1 when a rank threw. The first
-/// exception's text is printed in one line to stderr, and what waits for other ranks throws
-/// RemoteError with it on every other rank, now or at its next such call. Throws nothing. `argv` is
-/// only read.
+/// Runs `body` on every rank and returns when this process's ranks have ended: 0, or 1 when one
+/// threw. Under mpirun, srun or torchrun (docs/running.md) this process is one rank, and the others
+/// are processes like it; otherwise the ranks are threads of this one. An exception's text is
+/// printed in one line to stderr (of threads: the first one's), and what waits for other ranks
+/// throws RemoteError with it on every other rank, now or at its next such call. Throws nothing.
+/// `argv` is only read. Once at a time in a process.
 int launch(int argc, char** argv, const std::function<void(World&)>& body,
            const LaunchOptions& options = {});
 

@@ -69,8 +69,8 @@ class Communicator {
   /// that are not done waits for the oldest.
   virtual std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks = 256) = 0;
 
-  /// Memory that this communicator moves best. Where peers read it directly it stays until every
-  /// rank has left the communicator, whoever frees it before.
+  /// Memory that this communicator, and all that are split from it, move best. Where peers read it
+  /// directly it stays until every rank has left the communicator, whoever frees it before.
   virtual std::unique_ptr<Memory> allocate(std::size_t bytes) = 0;
 
   /// Collective: ranks of equal colour form a group, ordered by key, then by rank.

@@ -194,7 +194,8 @@ void Engine::set_up() {
   lay_out(c_.layout);
   if (c_.gather) former_bytes_ += c_.gather->sent_bytes() + c_.reduce->sent_bytes();
   c_.gather = c_.parent->split(0, c_.rank());
-  c_.reduce = c_.parent->split(0, c_.rank());
+  c_.reduce =
+      c_.gather->split(0, c_.rank());  // a part: what peers read of one they read of the other
   // A whole pass, and what an update starts, fit into a stream: putting work in never waits for
   // peers.
   const std::size_t tasks = 256 + 4 * (c_.layout.flats.size() + c_.layout.units.size());

@@ -8,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include "bounce.hpp"
 #include "comm/decorators/decorators.hpp"
 #include "comm/threads/threads.hpp"
+#include "support/process_ranks.hpp"
 
 namespace ration {
 
@@ -28,10 +30,27 @@ inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool che
   return result;
 }
 
+/// `bounce`: through memory that peers on the same host read.
+inline Backend between_processes(const std::string& name, ProcessRanks options, bool bounce) {
+  return {name, [options, bounce](int ranks) {
+            Ranks result = make_process_ranks(ranks, options);
+            for (auto& communicator : result) {
+              if (bounce) communicator = std::make_shared<Bounce>(communicator);
+            }
+            return result;
+          }};
+}
+
 inline std::vector<Backend> bare_backends() {
   using Mode = ThreadsOptions::Mode;
   return {{"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
-          {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }}};
+          {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }},
+          between_processes("shared_direct", {{"one"}, Mode::direct}, true),
+          between_processes("shared_streams", {{"one"}, Mode::streams}, true),
+          between_processes("unreadable_direct", {{"one"}, Mode::direct}, false),
+          between_processes("messages", {{""}, Mode::streams}, false),
+          between_processes("two_hosts", {{"one", "one", "two"}, Mode::streams}, true),
+          between_processes("two_hosts_direct", {{"one", "two"}, Mode::direct}, false)};
 }
 
 inline std::vector<Backend> checked_backends() {
