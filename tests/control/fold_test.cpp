@@ -1,4 +1,4 @@
-// Control among threads: folds, their order, and how they end early.
+// Control among threads and among processes: folds, their order, and how they end early.
 
 #include <memory>
 #include <thread>
@@ -9,6 +9,7 @@
 #include <ration/error.hpp>
 
 #include "control/in_process/in_process.hpp"
+#include "control/stars.hpp"
 #include "device/host/host_stream.hpp"
 #include "support/deadline.hpp"
 #include "support/ranks.hpp"
@@ -43,11 +44,23 @@ Control& of(const Controls& controls, int rank) {
   return *controls[static_cast<std::size_t>(rank)];
 }
 
-class Folds : public testing::TestWithParam<int> {};
+// The controls of all ranks, however they are connected.
+class Folds : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  static int ranks() { return std::get<1>(GetParam()); }
+  Controls controls() {
+    if (std::get<0>(GetParam()) == "in_process") return make_in_process_controls(ranks());
+    stars_ = std::make_unique<Stars>(ranks());
+    return stars_->controls(0, whole(ranks()));
+  }
+
+ private:
+  std::unique_ptr<Stars> stars_;
+};
 
 TEST_P(Folds, CombineInRankOrderOnceForAll) {
-  const int ranks = GetParam();
-  const Controls controls = make_in_process_controls(ranks);
+  const int ranks = Folds::ranks();
+  const Controls controls = this->controls();
   std::atomic<int> combined{0};
   run_ranks(ranks, [&](int rank) {
     Control& control = of(controls, rank);
@@ -68,8 +81,8 @@ TEST_P(Folds, CombineInRankOrderOnceForAll) {
 }
 
 TEST_P(Folds, ChannelsAreIndependent) {
-  const int ranks = GetParam();
-  const Controls controls = make_in_process_controls(ranks);
+  const int ranks = Folds::ranks();
+  const Controls controls = this->controls();
   run_ranks(ranks, [&](int rank) {
     // A second thread of each rank saves while the first steps.
     std::thread saving([&] {
@@ -87,8 +100,8 @@ TEST_P(Folds, ChannelsAreIndependent) {
 }
 
 TEST_P(Folds, WhatCombineThrowsAllRanksThrow) {
-  const int ranks = GetParam();
-  const Controls controls = make_in_process_controls(ranks);
+  const int ranks = Folds::ranks();
+  const Controls controls = this->controls();
   run_ranks(ranks, [&](int rank) {
     try {
       fold(of(controls, rank), "step", "x", [](std::span<const Bytes>, Bytes&) {
@@ -103,10 +116,10 @@ TEST_P(Folds, WhatCombineThrowsAllRanksThrow) {
 }
 
 TEST_P(Folds, ATimeoutNamesTheFoldAndTheMissingRanks) {
-  const int ranks = GetParam();
+  const int ranks = Folds::ranks();
   if (ranks < 3) return;
+  const Controls controls = this->controls();
   const WithTimeout timeout(300ms);
-  const Controls controls = make_in_process_controls(ranks);
   try {
     Bytes result;
     of(controls, 1).fold("save", {}, concatenate, result, "the save of step 7");
@@ -122,9 +135,9 @@ TEST_P(Folds, ATimeoutNamesTheFoldAndTheMissingRanks) {
 }
 
 TEST_P(Folds, AnAbortWakesWhoeverWaitsAndTheFirstReasonStays) {
-  const int ranks = GetParam();
+  const int ranks = Folds::ranks();
   if (ranks < 2) return;
-  const Controls controls = make_in_process_controls(ranks);
+  const Controls controls = this->controls();
   EXPECT_EQ(of(controls, 0).aborted(), std::nullopt);
   run_ranks(ranks, [&](int rank) {
     if (rank == 0) {
@@ -147,8 +160,8 @@ TEST_P(Folds, AnAbortWakesWhoeverWaitsAndTheFirstReasonStays) {
 
 // Rank 0 waits in a fold for the others, who wait for what rank 0 has put into a stream.
 TEST_P(Folds, AWaitingRankGoesOnWithItsDeferredStreams) {
-  const int ranks = GetParam();
-  const Controls controls = make_in_process_controls(ranks);
+  const int ranks = Folds::ranks();
+  const Controls controls = this->controls();
   std::atomic<bool> others_are_there{ranks == 1};
   std::atomic<bool> streamed{false};
   Signal signal;
@@ -170,7 +183,11 @@ TEST_P(Folds, AWaitingRankGoesOnWithItsDeferredStreams) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(InProcess, Folds, testing::Values(1, 2, 3, 5, 8));
+INSTANTIATE_TEST_SUITE_P(
+    , Folds, testing::Combine(testing::Values("in_process", "tcp"), testing::Values(1, 2, 3, 5, 8)),
+    [](const auto& info) {
+      return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param));
+    });
 
 }  // namespace
 }  // namespace ration

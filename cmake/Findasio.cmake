@@ -1,0 +1,12 @@
+# asio::asio, the standalone, header-only library that distributions install without a CMake package.
+find_path(asio_INCLUDE_DIR asio.hpp)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(asio REQUIRED_VARS asio_INCLUDE_DIR)
+if(asio_FOUND AND NOT TARGET asio::asio)
+  find_package(Threads REQUIRED)
+  add_library(asio::asio INTERFACE IMPORTED)
+  target_compile_definitions(asio::asio INTERFACE ASIO_STANDALONE)
+  target_include_directories(asio::asio INTERFACE "${asio_INCLUDE_DIR}")
+  target_link_libraries(asio::asio INTERFACE Threads::Threads)
+endif()
+mark_as_advanced(asio_INCLUDE_DIR)
