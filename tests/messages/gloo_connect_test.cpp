@@ -10,13 +10,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <ration/error.hpp>
 
 #include "comm/gloo/local_address.hpp"
+#include "comm/gloo/signal_mask.hpp"
 #include "messages/gloo_ranks.hpp"
 #include "messages/transport_tests.hpp"
 #include "support/deadline.hpp"
@@ -165,6 +165,50 @@ TEST(GlooConnect, ARankThatNeverComesIsATimeout) {
   EXPECT_THROW(make_gloo(*controls[0]), Timeout);
 }
 
+/// Has its rank believe in another job.
+class OfAnotherJob final : public Control {
+ public:
+  explicit OfAnotherJob(std::unique_ptr<Control> inner) : inner_(std::move(inner)) {}
+  [[nodiscard]] int rank() const override { return inner_->rank(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  void fold(std::string_view channel, const Bytes& record, const Combine& combine, Bytes& result,
+            std::string_view what) override {
+    inner_->fold(channel, record, combine, result, what);
+    if (what == "gloo: hosts") result.front() ^= std::byte{1};  // of the token
+  }
+  void abort(std::string_view reason) override { inner_->abort(reason); }
+  [[nodiscard]] std::optional<std::string> aborted() const override { return inner_->aborted(); }
+
+ private:
+  const std::unique_ptr<Control> inner_;
+};
+
+TEST(GlooConnect, WhoDoesNotKnowTheJobIsNoPeer) {
+  auto controls = make_in_process_controls(2);
+  run_ranks(2, [&](int rank) {
+    std::unique_ptr<Control> control = std::move(controls[static_cast<std::size_t>(rank)]);
+    if (rank == 1) control = std::make_unique<OfAnotherJob>(std::move(control));
+    try {
+      make_gloo(*control);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const CommunicationError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("a stranger answered for rank 1"));
+    }
+  });
+}
+
+TEST(WithoutSigpipe, AClosedConnectionIsAnErrorAlone) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  {
+    const WithoutSigpipe guard;
+    EXPECT_EQ(write(ends[1], "x", 1), -1);
+    EXPECT_EQ(errno, EPIPE);
+  }
+  close(ends[1]);  // the end of the guard has let no signal through
+}
+
 /// Fails its rank between the exchange of addresses and its use.
 class FailsBeforeItConnects final : public Control {
  public:
@@ -197,91 +241,6 @@ TEST(GlooConnect, AnAbortEndsTheWaitForAPeer) {
     }
   });
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
-}
-
-TEST(GlooMessage, SizesThatDifferWaitForTheDeadline) {
-  with_gloo(2, [](Messages& messages, int rank) {
-    Data memory(100);
-    const auto message = rank == 0 ? messages.send(1, 5, memory.data(), 100)
-                                   : messages.receive(0, 5, memory.data(), 60);
-    EXPECT_FALSE(message->wait(Clock::now() + std::chrono::milliseconds(100)));
-    exchange(messages, 1 - rank, 6);
-  });
-}
-
-/// `size` bytes of addresses over few bytes of memory, that repeat.
-class Repeated {
- public:
-  explicit Repeated(std::size_t size) : size_(size) {
-    const int fd = memfd_create("ration test", MFD_CLOEXEC);
-    EXPECT_EQ(ftruncate(fd, kPart), 0);
-    base_ = static_cast<std::uint8_t*>(
-        mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    for (std::size_t at = 0; at < size; at += kPart) {
-      EXPECT_NE(mmap(base_ + at, std::min<std::size_t>(kPart, size - at), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED, fd, 0),
-                MAP_FAILED);
-    }
-    close(fd);
-  }
-  ~Repeated() { munmap(base_, size_); }
-  Repeated(const Repeated&) = delete;
-  Repeated& operator=(const Repeated&) = delete;
-  [[nodiscard]] std::uint8_t* data() const { return base_; }
-
- private:
-  static constexpr off_t kPart = off_t{64} << 20;
-  std::size_t size_;
-  std::uint8_t* base_;
-};
-
-TEST(GlooMessage, SizesBeyondTwoGibibytesArrive) {
-  with_gloo(2, [](Messages& messages, int rank) {
-    constexpr std::size_t kSize = (std::size_t{1} << 31) + 4099;
-    const Repeated memory(kSize);
-    std::unique_ptr<Message> message;
-    if (rank == 0) {
-      memory.data()[kSize - 1] = 77;
-      message = messages.send(1, 5, memory.data(), kSize);
-    } else {
-      message = messages.receive(0, 5, memory.data(), kSize);
-    }
-    ASSERT_TRUE(message->wait(soon()));
-    EXPECT_EQ(memory.data()[kSize - 1], 77);
-    exchange(messages, 1 - rank, 6);
-  });
-}
-
-/// A large message that one end gives up when part of it is on its way; `ours` is that end's
-/// memory, which must be left alone, the peer's end completes.
-void give_up_halfway(bool sends) {
-  with_gloo(2, [&](Messages& messages, int rank) {
-    constexpr std::size_t kSize = std::size_t{256} << 20;
-    Data memory(kSize, rank == 0 ? 1 : 2);
-    const bool sender = (rank == 0) == sends;
-    auto message = sender ? messages.send(1 - rank, 5, memory.data(), kSize)
-                          : messages.receive(1 - rank, 5, memory.data(), kSize);
-    if (rank == 0) {
-      exchange(messages, 1, 6);  // the peer has posted its end
-      message.reset();
-      const Data before(memory);
-      exchange(messages, 1, 7);
-      EXPECT_TRUE(memory == before);
-    } else {
-      exchange(messages, 0, 6);
-      exchange(messages, 0, 7);
-      message->wait(Clock::now() + std::chrono::seconds(2));
-    }
-    for (int i = 0; i < 3; ++i) exchange(messages, 1 - rank, 8);
-  });
-}
-
-TEST(GlooMessage, AReceiveGivenUpHalfwayLeavesItsMemoryAndOtherTagsAlone) {
-  give_up_halfway(false);
-}
-
-TEST(GlooMessage, ASendGivenUpHalfwayLeavesOtherTagsAlone) {
-  give_up_halfway(true);
 }
 
 TEST(LocalAddress, IsFoundTowardsAHostAndOfAnInterface) {

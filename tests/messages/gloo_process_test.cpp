@@ -49,12 +49,17 @@ class Child {
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
   }
-  ~Child() { wait(); }
+  ~Child() {
+    kill();
+    wait();
+  }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   [[nodiscard]] int fd() const { return fd_; }
-  void kill() const { ::kill(pid_, SIGKILL); }
+  void kill() const {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);
+  }
   int wait() {
     if (pid_ > 0) waitpid(pid_, &status_, 0);
     pid_ = -1;
