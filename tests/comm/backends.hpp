@@ -20,6 +20,7 @@ using Ranks = std::vector<std::shared_ptr<Communicator>>;
 struct Backend {
   std::string name;
   std::function<Ranks(int ranks)> make;
+  std::vector<int> ranks{1, 2, 3, 5, 8};
 };
 
 inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool checked) {
@@ -31,26 +32,30 @@ inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool che
 }
 
 /// `bounce`: through memory that peers on the same host read.
-inline Backend between_processes(const std::string& name, ProcessRanks options, bool bounce) {
-  return {name, [options, bounce](int ranks) {
+inline Backend between_processes(const std::string& name, ProcessRanks options, bool bounce,
+                                 std::vector<int> several = {1, 2, 3, 5, 8}) {
+  return {name,
+          [options, bounce](int ranks) {
             Ranks result = make_process_ranks(ranks, options);
             for (auto& communicator : result) {
               if (bounce) communicator = std::make_shared<Bounce>(communicator);
             }
             return result;
-          }};
+          },
+          std::move(several)};
 }
 
 inline std::vector<Backend> bare_backends() {
   using Mode = ThreadsOptions::Mode;
   return {{"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
           {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }},
-          between_processes("shared_direct", {{"one"}, Mode::direct}, true),
-          between_processes("shared_streams", {{"one"}, Mode::streams}, true),
-          between_processes("unreadable_direct", {{"one"}, Mode::direct}, false),
+          between_processes("shared", {{"one"}, Mode::direct}, true),
           between_processes("messages", {{""}, Mode::streams}, false),
-          between_processes("two_hosts", {{"one", "one", "two"}, Mode::streams}, true),
-          between_processes("two_hosts_direct", {{"one", "two"}, Mode::direct}, false)};
+          // Two on one host and one on the other, and so on.
+          between_processes("two_hosts", {{"one", "one", "two"}, Mode::streams}, true, {3, 8}),
+          between_processes("two_hosts_direct", {{"one", "two"}, Mode::direct}, false, {3}),
+          between_processes("shared_streams", {{"one"}, Mode::streams}, true, {3}),
+          between_processes("unreadable", {{"one"}, Mode::direct}, false, {3})};
 }
 
 inline std::vector<Backend> checked_backends() {
@@ -86,7 +91,7 @@ class OnEveryBackend : public testing::TestWithParam<Case> {
 inline std::vector<Case> cases(const std::vector<Backend>& backends, int least = 1) {
   std::vector<Case> result;
   for (const Backend& backend : backends) {
-    for (const int ranks : {1, 2, 3, 5, 8}) {
+    for (const int ranks : backend.ranks) {
       if (ranks >= least) result.push_back({backend, ranks});
     }
   }

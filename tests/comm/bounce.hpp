@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/decorators/decorator.hpp"
+#include "comm/validate.hpp"
 #include "device/host/host_stream.hpp"
 
 namespace ration {
@@ -18,6 +19,7 @@ class Bounce final : public Decorator {
   using Decorator::Decorator;
 
   Sequence submit(Stream& stream, const Operation& asked) override {
+    validate(asked, rank(), size());
     auto& host = static_cast<HostStream&>(stream);
     Operation operation = asked;
     const std::size_t ranks = static_cast<std::size_t>(size());

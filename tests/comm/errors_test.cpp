@@ -40,8 +40,8 @@ struct Arrays {
 };
 
 TEST_P(Errors, ATimeoutNamesTheRanksThatAreMissing) {
-  const WithTimeout timeout(std::chrono::milliseconds(300));
   const Ranks communicators = make();
+  const WithTimeout timeout(std::chrono::milliseconds(300));
   run_ranks(ranks(), [&](int rank) {
     if (rank == 0) return;
     Communicator& c = *communicators[z(rank)];
@@ -57,12 +57,12 @@ TEST_P(Errors, ATimeoutNamesTheRanksThatAreMissing) {
     }
   });
   EXPECT_THROW(communicators[0]->control().fold("x", {}, {}, *std::make_unique<Bytes>(), "late"),
-               RemoteError);
+               CommunicationError);
 }
 
 TEST_P(ErrorsOfThree, ARankThatTimedOutNamesAllThatAreMissing) {
-  const WithTimeout timeout(std::chrono::milliseconds(300));
   const Ranks communicators = make();
+  const WithTimeout timeout(std::chrono::milliseconds(300));
   Communicator& c = *communicators[1];
   const auto stream = c.make_stream("test");
   c.submit(*stream, {.kind = OperationKind::barrier, .tag = "the end"});

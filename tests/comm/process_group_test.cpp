@@ -71,10 +71,9 @@ TEST_P(GroupsOfThree, AbortOfAPartEndsTheWhole) {
   run_ranks(ranks(), [&](int rank) {
     const ProcessGroup group(communicators[z(rank)]);
     const ProcessGroup part = group.split(rank == 0 ? 0 : 1);
-    if (rank == 1) {
-      part.abort("rank 1: the disk is full");
-    }
     try {
+      group.barrier();  // all have their part
+      if (rank == 1) part.abort("rank 1: the disk is full");
       for (;;) group.barrier();
     } catch (const RemoteError& e) {
       EXPECT_STREQ(e.what(), "rank 1: the disk is full");

@@ -24,17 +24,27 @@ inline std::vector<std::shared_ptr<Communicator>> make_process_ranks(int ranks,
   const auto token = std::to_string(std::hash<const void*>()(&options)) + std::to_string(ranks);
   auto listener = std::make_unique<Listener>(std::vector<std::uint16_t>{0});
   const std::uint16_t port = listener->port();
-  std::vector<std::shared_ptr<Communicator>> result(static_cast<std::size_t>(ranks));
+  // Rank 0 ends last: it waits for the others.
+  struct Ends {
+    std::vector<std::shared_ptr<Communicator>> by_rank;
+    ~Ends() {
+      while (!by_rank.empty()) by_rank.pop_back();
+    }
+  };
+  const auto ends = std::make_shared<Ends>();
+  ends->by_rank.resize(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](int rank) {
     const auto alarm = std::make_shared<Alarm>(ranks);
     const Meeting meeting{
         .rank = rank, .size = ranks, .hosts = {"127.0.0.1"}, .ports = {port}, .token = token};
     const auto r = static_cast<std::size_t>(rank);
-    result[r] = make_processes(
+    ends->by_rank[r] = make_processes(
         Star::meet(meeting, alarm, rank == 0 ? std::move(listener) : nullptr), alarm,
         [](Control& control) { return make_gloo(control, "127.0.0.1"); },
         {.progress = options.progress, .host = options.hosts[r % options.hosts.size()]});
   });
+  std::vector<std::shared_ptr<Communicator>> result;
+  for (const auto& end : ends->by_rank) result.emplace_back(ends, end.get());
   return result;
 }
 

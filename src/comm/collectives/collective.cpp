@@ -116,7 +116,13 @@ bool CollectiveTask::post(bool may_block) {
 
 bool CollectiveTask::far_posted(bool may_block) {
   if (group().far().empty() || !remote_->posting_exchange) return true;
-  if (!remote_->posting_exchange->advance([&] { return what(); }, may_block)) return false;
+  const auto near_too = [&](std::vector<int>& missing) {
+    const std::vector<int> late =
+        waiter_.not_ready([&](int peer) { return reached(slot(peer).posted, number_); });
+    missing.insert(missing.end(), late.begin(), late.end());
+  };
+  if (!remote_->posting_exchange->advance([&] { return what(); }, may_block, near_too))
+    return false;
   remote_->posting_exchange.reset();
   for (const int peer : group().far()) {
     waiter_.compare(own().posting, posting(peer), peer, number_);
@@ -126,8 +132,13 @@ bool CollectiveTask::far_posted(bool may_block) {
 
 bool CollectiveTask::posted_by_all(bool may_block) {
   const auto posted = [&](int peer) { return reached(slot(peer).posted, number_); };
+  const auto far_too = [&](std::vector<int>& missing) {
+    if (!remote_ || !remote_->posting_exchange) return;
+    const std::vector<int> late = remote_->posting_exchange->missing();
+    missing.insert(missing.end(), late.begin(), late.end());
+  };
   if (!waiter_.await_all(
-          posted, [&] { return what(); }, may_block)) {
+          posted, [&] { return what(); }, may_block, far_too)) {
     return false;
   }
   for (const int peer : group().near()) {

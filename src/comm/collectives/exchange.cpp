@@ -20,7 +20,7 @@ void Exchange::send_owned(int peer, std::uint32_t tag, std::shared_ptr<const voi
       {group.messages()->send(group.name(peer), tag, owned_.get(), bytes), peer, false});
 }
 
-std::vector<int> Exchange::receiving() const {
+std::vector<int> Exchange::missing() const {
   std::vector<int> incoming;
   std::vector<int> outgoing;
   for (const Waiting& waiting : waiting_) {

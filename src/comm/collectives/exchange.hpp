@@ -23,7 +23,16 @@ class Exchange {
   /// True once all are done; false if not and it may not block.
   template <class Describe>
   bool advance(const Describe& describe, bool may_block) {
-    const auto missing = [this] { return receiving(); };
+    return advance(describe, may_block, Waiter::nobody_else);
+  }
+  /// `also` adds to the ranks that a Timeout names.
+  template <class Describe, class Also>
+  bool advance(const Describe& describe, bool may_block, const Also& also) {
+    const auto missing = [&] {
+      std::vector<int> ranks = this->missing();
+      also(ranks);
+      return ranks;
+    };
     while (!waiting_.empty()) {
       if (!waiter_.await_message(*waiting_.back().message, waiting_.back().peer, missing, describe,
                                  may_block)) {
@@ -34,14 +43,15 @@ class Exchange {
     return true;
   }
 
+  /// The peers from which something is missing (if nothing is, those that have not taken theirs).
+  [[nodiscard]] std::vector<int> missing() const;
+
  private:
   struct Waiting {
     std::unique_ptr<Message> message;
     int peer;
     bool incoming;
   };
-  /// The peers from which something is missing (if nothing is, those that have not taken theirs).
-  [[nodiscard]] std::vector<int> receiving() const;
 
   Waiter waiter_;
   std::uint32_t tag_;

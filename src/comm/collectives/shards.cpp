@@ -52,7 +52,8 @@ bool ShardGatherTask::operator()(bool may_block) {
       copied_.set(o);
     }
     if (missing < 0) return true;
-    if (!waiter_.await(missing, published, what, may_block, signal_of)) return false;
+    if (!waiter_.await(missing, published, what, may_block, signal_of, Waiter::nobody_else))
+      return false;
   }
 }
 

@@ -30,7 +30,9 @@ void Waiter::look_around() {
 }
 
 void Waiter::time_out(const std::string& what, std::chrono::milliseconds timeout,
-                      const std::vector<int>& missing) const {
+                      std::vector<int> missing) const {
+  for (int& rank : missing) rank = group_->name(rank);
+  std::sort(missing.begin(), missing.end());
   fail({Failure::Kind::timeout,
         fmt::format("rank {}: {}: timed out after {:.1f} s waiting for rank{} {}",
                     group_->name(rank_), what, std::chrono::duration<double>(timeout).count(),

@@ -22,11 +22,11 @@ class Waiter {
   [[nodiscard]] int size() const { return group_->size(); }
 
   /// True once `ready(peer)`, of a near peer; false if it is not and may not block. Throws Timeout
-  /// with all near peers that are not ready and `describe()`, and what the alarm was raised for.
-  /// Sleeps on `signal(peer)`.
-  template <class Ready, class Describe, class SignalOf>
+  /// with all near peers that are not ready, those that `also` adds and `describe()`, and what the
+  /// alarm was raised for. Sleeps on `signal(peer)`.
+  template <class Ready, class Describe, class SignalOf, class Also>
   bool await(int peer, const Ready& ready, const Describe& describe, bool may_block,
-             const SignalOf& signal_of) const {
+             const SignalOf& signal_of, const Also& also) const {
     if (ready(peer)) return true;
     Alarm& alarm = group_->alarm();
     alarm.check_waiting();
@@ -35,11 +35,11 @@ class Waiter {
     const int name = group_->name(peer);
     const auto wake = [&] { return ready(peer) || alarm.raised() || alarm.departed(name); };
     if (!wait_polling(signal_of(peer), wake, Clock::now() + timeout)) {
-      std::vector<int> missing;
-      for (const int p : group_->near()) {
-        if (!ready(p)) missing.push_back(group_->name(p));
+      std::vector<int> missing = not_ready(ready);
+      if (!missing.empty()) {
+        also(missing);
+        time_out(describe(), timeout, std::move(missing));
       }
-      if (!missing.empty()) time_out(describe(), timeout, missing);
     }
     if (!ready(peer)) {
       alarm.check_waiting();
@@ -50,17 +50,35 @@ class Waiter {
 
   template <class Ready, class Describe>
   bool await(int peer, const Ready& ready, const Describe& describe, bool may_block) const {
-    return await(peer, ready, describe, may_block,
-                 [this](int p) -> Signal& { return group_->signal(p); });
+    return await(
+        peer, ready, describe, may_block, [this](int p) -> Signal& { return group_->signal(p); },
+        nobody_else);
   }
 
   /// Of all near peers.
-  template <class Ready, class Describe>
-  bool await_all(const Ready& ready, const Describe& describe, bool may_block) const {
+  template <class Ready, class Describe, class Also>
+  bool await_all(const Ready& ready, const Describe& describe, bool may_block,
+                 const Also& also) const {
+    const auto signal_of = [this](int p) -> Signal& { return group_->signal(p); };
     for (const int peer : group_->near()) {
-      if (!await(peer, ready, describe, may_block)) return false;
+      if (!await(peer, ready, describe, may_block, signal_of, also)) return false;
     }
     return true;
+  }
+  template <class Ready, class Describe>
+  bool await_all(const Ready& ready, const Describe& describe, bool may_block) const {
+    return await_all(ready, describe, may_block, nobody_else);
+  }
+
+  static void nobody_else(std::vector<int>&) {}
+
+  template <class Ready>
+  [[nodiscard]] std::vector<int> not_ready(const Ready& ready) const {
+    std::vector<int> ranks;
+    for (const int peer : group_->near()) {
+      if (!ready(peer)) ranks.push_back(peer);
+    }
+    return ranks;
   }
 
   /// As `await`, for a message to or from `peer`. `missing()` gives the ranks (of the group) that a
@@ -85,10 +103,7 @@ class Waiter {
         const Deadline now = Clock::now();
         if (last == Deadline::max() && alarm.departed(name)) last = now + kLast;
         if (now >= last) left_alone(describe(), name);
-        if (now < deadline) continue;
-        std::vector<int> names;
-        for (const int p : missing()) names.push_back(group_->name(p));
-        time_out(describe(), timeout, names);
+        if (now >= deadline) time_out(describe(), timeout, missing());
       }
       return true;
     } catch (const ConnectionLost& error) {
@@ -107,8 +122,9 @@ class Waiter {
   static Deadline slice(Deadline deadline);
   /// What a rank does meanwhile: its deferred streams. Throws when it is to give up.
   static void look_around();
+  /// `missing`: ranks of the group.
   [[noreturn]] void time_out(const std::string& what, std::chrono::milliseconds timeout,
-                             const std::vector<int>& missing) const;
+                             std::vector<int> missing) const;
   [[noreturn]] void left_alone(const std::string& what, int peer) const;
   [[noreturn]] void lost(const std::string& what, int peer, const std::string& why) const;
   [[noreturn]] void fail(Failure failure) const;
