@@ -53,7 +53,7 @@ void HubPlace::meet() {
 // The others' records and last words pass through here, so they go first.
 void HubPlace::close() {
   depart(0);
-  const auto over = [&] { return all_gone() || alarm().raised(); };
+  const auto over = [&] { return all_gone() || told_at_.load() != 0; };
   while (!changed_.wait(over, Clock::now() + 1s)) {
   }
   constexpr auto kTimeToHear = 2s;  // for the others to hear of a failure
