@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "control/tcp/star.hpp"
+#include "device/host/polling_wait.hpp"
 #include "support/ranks.hpp"
 
 namespace ration {
@@ -25,6 +26,13 @@ inline std::vector<int> whole(int ranks) {
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
   return names;
+}
+
+/// Whether `condition` holds within a minute, where nobody says when it does.
+template <class Condition>
+bool eventually(const Condition& condition) {
+  Signal nobody;
+  return wait_polling(nobody, condition, Clock::now() + std::chrono::minutes(1));
 }
 
 struct Stars {
