@@ -82,4 +82,16 @@ class RawPeer {
   tcp::FrameDecoder decoder_{tcp::kMostOfRank};
 };
 
+/// Whether that rank is in, by asking for its seat, and leaving when it is offered.
+inline bool seat_is_taken(std::uint16_t port, const std::string& token, int rank, int size) {
+  RawPeer peer(port);
+  peer.say(tcp::encode(tcp::Hello{.token = tcp::TokenHash::of(token),
+                                  .rank = rank,
+                                  .size = size,
+                                  .process = tcp::Process::self()}));
+  const auto answer = peer.hear();
+  return answer && answer->kind == tcp::FrameKind::refusal &&
+         tcp::decode<tcp::Refusal>(*answer).text.find("is there already") != std::string::npos;
+}
+
 }  // namespace ration
