@@ -8,6 +8,7 @@
 
 #include <ration/error.hpp>
 
+#include "control/bytes.hpp"
 #include "control/in_process/in_process.hpp"
 #include "control/stars.hpp"
 #include "device/host/host_stream.hpp"
@@ -19,26 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Controls = std::vector<std::unique_ptr<Control>>;
-
-Bytes bytes_of(const std::string& text) {
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
-  return {begin, begin + text.size()};
-}
-
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-void concatenate(std::span<const Bytes> records, Bytes& result) {
-  for (const Bytes& record : records) result.insert(result.end(), record.begin(), record.end());
-}
-
-std::string fold(Control& control, const std::string& channel, const std::string& record,
-                 const Control::Combine& combine = concatenate) {
-  Bytes result;
-  control.fold(channel, bytes_of(record), combine, result, "a fold");
-  return text_of(result);
-}
 
 Control& of(const Controls& controls, int rank) {
   return *controls[static_cast<std::size_t>(rank)];

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "control/tcp/star.hpp"
+#include "device/host/polling_wait.hpp"
 #include "support/ranks.hpp"
 
 namespace ration {
@@ -27,19 +28,27 @@ inline std::vector<int> whole(int ranks) {
   return names;
 }
 
+/// Whether `condition` holds within a minute, where nobody says when it does.
+template <class Condition>
+bool eventually(const Condition& condition) {
+  Signal nobody;
+  return wait_polling(nobody, condition, Clock::now() + std::chrono::minutes(1));
+}
+
 struct Stars {
   std::vector<std::shared_ptr<Star>> stars;
   std::vector<std::shared_ptr<Alarm>> alarms;
+  std::uint16_t port = 0;
 
   explicit Stars(int ranks)
       : stars(static_cast<std::size_t>(ranks)), alarms(static_cast<std::size_t>(ranks)) {
     auto listener = std::make_unique<Listener>(std::vector<std::uint16_t>{0});
-    const std::vector<std::uint16_t> ports{listener->port()};
+    port = listener->port();
     const std::string token = any_token();
     for (auto& alarm : alarms) alarm = std::make_shared<Alarm>(ranks);
     run_ranks(ranks, [&](int rank) {
       const auto r = static_cast<std::size_t>(rank);
-      const Meeting meeting{rank, ranks, {"127.0.0.1"}, ports, token};
+      const Meeting meeting{rank, ranks, {"127.0.0.1"}, {port}, token};
       stars[r] = Star::meet(meeting, alarms[r], rank == 0 ? std::move(listener) : nullptr);
     });
   }

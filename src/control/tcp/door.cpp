@@ -113,6 +113,7 @@ void Door::close() {
   pause_.cancel();
   for (const Guest& guest : guests_) guest.connection->close();
   guests_.clear();
+  coming_ = 0;
 }
 
 Door::Guests::iterator Door::find(const Connection& connection) {
@@ -129,6 +130,7 @@ void Door::frame(Connection& connection, Frame&& frame) {
   const Guest seated = std::move(*guest);
   guests_.erase(guest);
   host_.seat(*seated.hello, seated.connection);
+  --coming_;
 }
 
 void Door::judge(Guest& guest, const Hello& hello) {
@@ -156,6 +158,7 @@ void Door::judge(Guest& guest, const Hello& hello) {
       return refuse(guest, false, fmt::format("another rank {}, on its way in", hello.rank));
   }
   guest.hello = hello;
+  ++coming_;
   guest.connection->send(encode(Welcome{.token = token_, .process = process_}));
 }
 
@@ -171,8 +174,10 @@ void Door::ended(Connection& connection, const Connection::End& end) {
   const auto guest = find(connection);
   if (guest == guests_.end()) return;
   if (!guest->refused) log::debug("control: {} was not let in: {}", connection.address(), end.why);
+  if (guest->hello) --coming_;
   connection.close();
   guests_.erase(guest);
+  changed_.notify();
 }
 
 }  // namespace ration::tcp

@@ -2,6 +2,7 @@
 // Rank 0's door while the job meets: lets the job's ranks in and keeps strangers out, who may be
 // anybody and say anything, or nothing.
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <optional>
@@ -38,6 +39,9 @@ class Door final : private Connection::Owner {
   void sweep();
   void close();
 
+  /// How many have been welcomed and are on their way to their seats. Any thread.
+  [[nodiscard]] int coming() const { return coming_.load(); }
+
  private:
   // Who has come in and has no seat yet.
   struct Guest {
@@ -68,6 +72,7 @@ class Door final : private Connection::Owner {
   asio::ip::tcp::acceptor acceptor_;
   asio::steady_timer pause_;
   Guests guests_;  // in the order in which they came
+  std::atomic<int> coming_{0};
   bool closed_ = false;
 };
 

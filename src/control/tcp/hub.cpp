@@ -150,12 +150,13 @@ Hub::Verdict Hub::hopeless(const Group& group) const {
   return std::nullopt;
 }
 
-// A fold that somebody waits in, for somebody who has departed.
+// A fold that somebody waits in, for somebody who has departed and was to come or to combine.
 Hub::Verdict Hub::hopeless(const Group& group, const std::string& name,
                            const Channel& channel) const {
-  if (!any_departed_ || channel.arrived == 0 || channel.arrived == group.size) return std::nullopt;
+  if (!any_departed_ || channel.arrived == 0) return std::nullopt;
+  const bool to_combine = channel.arrived == group.size;
   int ended = -1;
-  if (departed_[index(group.leader)] && !channel.present[0]) ended = group.leader;
+  if (departed_[index(group.leader)] && (to_combine || !channel.present[0])) ended = group.leader;
   for (std::size_t rank = 0; rank < group.names.size(); ++rank) {
     if (!channel.present[rank] && departed_[index(group.names[rank])]) ended = group.names[rank];
   }

@@ -32,12 +32,12 @@ HubPlace::HubPlace(const Meeting& meeting, std::shared_ptr<Alarm> alarm,
 }
 
 void HubPlace::meet() {
+  const auto timeout = operation_timeout();
   if (door_) door_->open();
   ticked_ = Clock::now();
   wait_to_tick();
   io_.start(rank(), [this](const Failure& failure) { alarm().raise(failure); });
   alarm().on_raise([this](const Failure& failure) { tell(failure); });
-  const auto timeout = operation_timeout();
   const auto met = [&] { return seated_.load() == size(); };
   if (!changed_.wait([&] { return met() || alarm().raised(); }, Clock::now() + timeout)) {
     const std::vector<int> names = missing();
@@ -53,7 +53,7 @@ void HubPlace::meet() {
 // The others' records and last words pass through here, so they go first.
 void HubPlace::close() {
   depart(0);
-  const auto over = [&] { return all_gone() || alarm().raised(); };
+  const auto over = [&] { return all_gone() || told_at_.load() != 0; };
   while (!changed_.wait(over, Clock::now() + 1s)) {
   }
   constexpr auto kTimeToHear = 2s;  // for the others to hear of a failure
@@ -68,6 +68,7 @@ void HubPlace::close() {
 }
 
 bool HubPlace::all_gone() {
+  if (door_ && door_->coming() > 0) return false;
   const std::lock_guard lock(mutex_);
   for (const Seat& seat : seats_) {
     if (seat.connection && !seat.departed && !seat.connection->ended()) return false;

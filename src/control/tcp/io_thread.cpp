@@ -17,7 +17,6 @@ void IoThread::start(int rank, std::function<void(const Failure&)> failed) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this, rank, failed = std::move(failed)] {
     log::set_thread_rank(rank);
-    context_.restart();
     for (;;) {
       try {
         context_.run();

@@ -111,12 +111,12 @@ void PointPlace::depart() {
 
 void PointPlace::tell(const Failure& failure) {
   if (!told_.exchange(true)) say(encode(JobFailure{failure}));
+  changed_.notify();
 }
 
 void PointPlace::hear(const Failure& failure) {
   told_.store(true);
   alarm().raise(failure);
-  changed_.notify();
 }
 
 void PointPlace::frame(Connection& /*connection*/, Frame&& frame) {

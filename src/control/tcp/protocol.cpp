@@ -163,9 +163,17 @@ template Departed decode(const Frame&);
 
 namespace {
 
+template <class T>
+void check(const Frame& frame) {
+  const SharedFrame again = encode(decode<T>(frame));
+  // A bool may have come as any number but 0.
+  if (again->size() != kFrameHead + frame.payload.size())
+    throw Error("a frame that was decoded is not the same when encoded again");
+}
+
 template <class... T>
 void check_one_of(const Frame& frame) {
-  ((frame.kind == T::kKind ? static_cast<void>(encode(decode<T>(frame))) : void()), ...);
+  ((frame.kind == T::kKind ? check<T>(frame) : void()), ...);
 }
 
 }  // namespace

@@ -170,7 +170,8 @@ SharedFrame encode(T message);
 template <class T>
 T decode(const Frame& frame);
 
-/// Decodes the frame as whatever it says it is, for nothing but to see that it can be.
+/// For tests: decodes the frame as whatever it says it is, and encodes that again. Throws as decode
+/// does, and Error when that is not the same.
 void check_decodes(const Frame& frame);
 
 }  // namespace ration::tcp

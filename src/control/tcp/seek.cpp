@@ -133,7 +133,8 @@ Found seek(const Meeting& meeting, std::atomic<std::uint64_t>& sent) {
       for (const std::uint16_t port : meeting.ports) {
         asio::error_code error;
         asio::ip::tcp::resolver resolver(context);
-        const auto found = resolver.resolve(host, std::to_string(port), error);
+        const auto found =
+            resolver.resolve(host, std::to_string(port), asio::ip::resolver_base::flags(), error);
         if (error) last = fmt::format("{}: {}", place(host, port), error.message());
         for (const auto& entry : found) {
           if (Clock::now() >= deadline) break;
