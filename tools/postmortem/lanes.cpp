@@ -1,6 +1,6 @@
 #include "postmortem/lanes.hpp"
 
-#include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +18,10 @@ struct Key {
   std::string channel;
   int sender = -1;
   int receiver = -1;
-  auto operator<=>(const Key&) const = default;
+  bool operator<(const Key& other) const {
+    return std::tie(group, channel, sender, receiver) <
+           std::tie(other.group, other.channel, other.sender, other.receiver);
+  }
 };
 
 Key key_of(const PastOperation& operation, int rank_in_group) {
