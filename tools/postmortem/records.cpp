@@ -92,11 +92,11 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-// Left by another job, or by an earlier start of this one: clocks of hosts differ, so by time only
-// where it is plain.
+// Left by another job, or by an earlier start of this one. Ranks need not begin at once, and hosts'
+// clocks differ: by time only where it is plain.
 bool is_foreign(const PastRank& rank, const PastRank& newest) {
-  const double slack = rank.job.empty() ? 0 : 60;
-  return rank.world != newest.world || rank.job != newest.job || rank.ended + slack < newest.began;
+  constexpr double kSlack = 10;
+  return rank.world != newest.world || rank.job != newest.job || rank.ended + kSlack < newest.began;
 }
 
 }  // namespace
