@@ -26,7 +26,7 @@ int fail(const char* what, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures this machine and the library on it", "ration");
+  CLI::App app("Measures this machine and the library on it, and looks into failed jobs", "ration");
   app.set_version_flag("--version", ration::version() + "\n" + ration::build_summary());
   app.require_subcommand(1);
   int exit_code = 0;
@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   bench->require_subcommand(1);
   ration::tools::add_bench_collectives(*bench, exit_code);
   ration::tools::add_bench_step(*bench, exit_code);
+  ration::tools::add_postmortem(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {  // --help, --version

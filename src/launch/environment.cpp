@@ -115,6 +115,7 @@ std::optional<JobEnvironment> read_environment(const Lookup& get) {
       .hosts = hosts_of(variables, *claim),
       .ports = ports_of(variables, *claim, identity),
       .token = secret.empty() ? identity : secret,
+      .job = fmt::format("{:016x}", XXH3_64bits(identity.data(), identity.size())),
       .restarts = variables.number(restarts, 0, std::numeric_limits<int>::max()).value_or(0),
       .mpi = claim->mpi};
 }

@@ -36,6 +36,7 @@ struct JobEnvironment {
   std::vector<std::uint16_t> ports;
   /// The same on the ranks of one job and another one in the next: keeps out accidents.
   std::string token;
+  std::string job;   ///< a number for the job, of 16 hex digits, made of no secret: names its files
   int restarts = 0;  ///< how often the launcher has started this job again
   /// An MPI launcher numbered the ranks, and so will MPI_Init; unless the MPI was built for another
   /// launcher: then it finds rank 0 of 1, which is worth a look.

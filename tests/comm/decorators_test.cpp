@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <ration/error.hpp>
 
@@ -23,57 +22,6 @@ std::size_t z(int i) {
 }
 
 class InBothModes : public testing::TestWithParam<Mode> {};
-
-TEST_P(InBothModes, RecordingCountsBytesPerKind) {
-  const auto communicators = make_threads(4, {.mode = GetParam()});
-  run_ranks(4, [&](int rank) {
-    const auto [c, recording] = make_recording(communicators[z(rank)]);
-    const auto part = c->split(rank / 2, 0);  // recorded too
-    const auto stream = c->make_stream("test");
-    Buffer whole(DType::bf16, 400);
-    Buffer shard(DType::bf16, 100);
-    for (int i = 0; i < 3; ++i) {
-      const Sequence sequence = c->submit(*stream, {.kind = OperationKind::reduce_scatter,
-                                                    .count = 100,
-                                                    .type = DType::bf16,
-                                                    .send = whole.data(),
-                                                    .send_type = DType::bf16,
-                                                    .recv = shard.data(),
-                                                    .recv_type = DType::bf16,
-                                                    .tag = "h.0"});
-      c->release(*stream, sequence);
-    }
-    const Sequence sequence = part->submit(*stream, {.kind = OperationKind::all_gather,
-                                                     .count = 100,
-                                                     .type = DType::bf16,
-                                                     .send = shard.data(),
-                                                     .recv = whole.data(),
-                                                     .tag = "h.1"});
-    part->release(*stream, sequence);
-    stream->synchronize();
-    EXPECT_EQ(recording->bytes(OperationKind::reduce_scatter), 3 * 100 * 2 * 3);
-    EXPECT_EQ(recording->operations(OperationKind::reduce_scatter), 3);
-    EXPECT_EQ(recording->bytes(OperationKind::all_gather), 100 * 2 * 1);
-    EXPECT_EQ(recording->bytes(OperationKind::all_reduce), 0);
-    EXPECT_EQ(c->sent_bytes() + part->sent_bytes(), 3 * 600 + 200);
-    const auto last = nlohmann::json::parse(recording->json());
-    ASSERT_EQ(last.size(), 4);
-    EXPECT_EQ(last[3]["kind"], "all_gather");
-    EXPECT_EQ(last[3]["tag"], "h.1");
-    EXPECT_EQ(last[3]["sent_bytes"], 200);
-  });
-}
-
-TEST(Recording, KeepsTheLast1024) {
-  const auto [c, recording] = make_recording(make_threads(1)[0]);
-  const auto stream = c->make_stream("test");
-  for (int i = 0; i < 1500; ++i) c->submit(*stream, {.kind = OperationKind::barrier});
-  stream->synchronize();
-  const auto last = recording->last();
-  ASSERT_EQ(last.size(), 1024);
-  for (std::size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i].sequence, 476 + i);
-  EXPECT_EQ(recording->operations(OperationKind::barrier), 1500);
-}
 
 TEST_P(InBothModes, ADroppedOperationIsATimeoutOnTheOthers) {
   const WithTimeout timeout(300ms);

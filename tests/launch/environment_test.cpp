@@ -236,7 +236,10 @@ TEST(Token, IsTheJobsOrTheOneThatIsSet) {
   EXPECT_NE(read(kByHand + Set{{"WORLD_SIZE", "5"}})->token, read(kByHand)->token);
   EXPECT_NE(read(kByHand + Set{{"MASTER_ADDR", "n2"}})->token, read(kByHand)->token);
   EXPECT_EQ(read(kSrun + Set{{"RATION_JOB_TOKEN", "secret"}})->token, "secret");
-  // What is secret is in no port number.
+  // What is secret is in no port number, nor in a file.
+  EXPECT_EQ(read(kSrun + Set{{"RATION_JOB_TOKEN", "secret"}})->job, read(kSrun)->job);
+  EXPECT_EQ(read(kSrun)->job.size(), 16u);
+  EXPECT_NE(read(kSrun + Set{{"SLURM_STEP_ID", "1"}})->job, read(kSrun)->job);
   EXPECT_EQ(read(kSrun + Set{{"RATION_JOB_TOKEN", "secret"}})->ports, read(kSrun)->ports);
 }
 

@@ -1,102 +1,128 @@
-// Remembers what was asked, for tests of traffic and for whoever looks into a timeout.
+// Remembers what was asked and how far it came, for tests of traffic and for whoever looks into a
+// failure.
 
-#include <array>
-#include <mutex>
-
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "comm/decorators/decorator.hpp"
-#include "comm/decorators/decorators.hpp"
+#include "comm/decorators/flight_log.hpp"
+#include "device/host/host_stream.hpp"
 
 namespace ration {
 namespace {
 
-constexpr std::size_t kKept = 1024;
-constexpr std::size_t kKinds = static_cast<std::size_t>(OperationKind::barrier) + 1;
-
-// One thread submits; any may ask.
-class Log final : public Recording {
+class RecordingControl final : public Control {
  public:
-  void add(const Operation& operation, int size) {
-    const std::uint64_t bytes = sent_by(operation, size);
-    const auto kind = static_cast<std::size_t>(operation.kind);
-    const std::lock_guard lock(mutex_);
-    bytes_[kind] += bytes;
-    ++operations_[kind];
-    if (kept_.size() < kKept) kept_.emplace_back();
-    RecordedOperation& record = kept_[count_ % kKept];
-    record.sequence = count_++;
-    record.kind = operation.kind;
-    record.type = operation.type;
-    record.count = operation.count;
-    record.tag = operation.tag;
-    record.sent_bytes = bytes;
-  }
+  RecordingControl(Control& inner, FlightLog& log, FlightLog::Group& group)
+      : inner_(inner), log_(log), group_(group) {}
 
-  [[nodiscard]] std::vector<RecordedOperation> last() const override {
-    const std::lock_guard lock(mutex_);
-    std::vector<RecordedOperation> result;
-    for (std::size_t i = 0; i < kept_.size(); ++i) {
-      result.push_back(kept_[(count_ + i) % kept_.size()]);
-    }
-    return result;
+  [[nodiscard]] int rank() const override { return inner_.rank(); }
+  [[nodiscard]] int size() const override { return inner_.size(); }
+  void fold(std::string_view channel, const Bytes& record, const Combine& combine, Bytes& result,
+            std::string_view what) override {
+    FlightLog::Pending pending = log_.begin_fold(group_, channel, record.size(), what);
+    inner_.fold(channel, record, combine, result, what);
+    pending.done();
   }
-
-  [[nodiscard]] std::uint64_t bytes(OperationKind kind) const override {
-    const std::lock_guard lock(mutex_);
-    return bytes_[static_cast<std::size_t>(kind)];
-  }
-
-  [[nodiscard]] std::uint64_t operations(OperationKind kind) const override {
-    const std::lock_guard lock(mutex_);
-    return operations_[static_cast<std::size_t>(kind)];
-  }
-
-  [[nodiscard]] std::string json() const override {
-    auto list = nlohmann::json::array();
-    for (const RecordedOperation& record : last()) {
-      list.push_back({{"sequence", record.sequence},
-                      {"kind", name_of(record.kind)},
-                      {"type", name_of(record.type)},
-                      {"count", record.count},
-                      {"tag", record.tag},
-                      {"sent_bytes", record.sent_bytes}});
-    }
-    return list.dump();
-  }
+  void abort(std::string_view reason) override { inner_.abort(reason); }
+  [[nodiscard]] std::optional<std::string> aborted() const override { return inner_.aborted(); }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<RecordedOperation> kept_;
-  std::uint64_t count_ = 0;
-  std::array<std::uint64_t, kKinds> bytes_{};
-  std::array<std::uint64_t, kKinds> operations_{};
+  Control& inner_;
+  FlightLog& log_;
+  FlightLog::Group& group_;
 };
 
 class RecordingDecorator final : public Decorator {
  public:
-  RecordingDecorator(std::shared_ptr<Communicator> inner, std::shared_ptr<Log> log)
-      : Decorator(std::move(inner)), log_(std::move(log)) {}
+  RecordingDecorator(std::shared_ptr<Communicator> inner, std::shared_ptr<FlightLog> log,
+                     std::string name)
+      : Decorator(std::move(inner)),
+        log_(std::move(log)),
+        group_(log_->add_group(std::move(name), rank(), size())),
+        control_(Decorator::control(), *log_, *group_) {}
 
   Sequence submit(Stream& stream, const Operation& operation) override {
-    log_->add(operation, size());
-    return Decorator::submit(stream, operation);
+    FlightLog::Pending pending = log_->begin(*group_, operation);
+    const Sequence sequence = Decorator::submit(stream, operation);
+    static_cast<HostStream&>(stream).enqueue([pending = std::move(pending)](bool) mutable {
+      pending.done();
+      return true;
+    });
+    return sequence;
+  }
+
+  std::unique_ptr<Stream> make_stream(const char* name, std::size_t tasks) override {
+    return Decorator::make_stream(name, 2 * tasks);
+  }
+
+  std::unique_ptr<SharedShards> share(const void* shard, std::size_t bytes) override {
+    FlightLog::Pending pending = log_->begin_fold(*group_, "share", 0, "share");
+    auto shards = Decorator::share(shard, bytes);
+    pending.done();
+    return shards;
   }
 
   // A part writes into the same recording: what this rank sends is what is asked for.
   std::shared_ptr<Communicator> split(int color, int key) override {
-    return std::make_shared<RecordingDecorator>(inner()->split(color, key), log_);
+    FlightLog::Pending pending = log_->begin_fold(*group_, "split", 0, "split");
+    auto part = inner()->split(color, key);
+    pending.done();
+    return std::make_shared<RecordingDecorator>(
+        std::move(part), log_, fmt::format("{}/{}:{}", group_->name(), splits_++, color));
   }
 
+  [[nodiscard]] Control& control() override { return control_; }
+
  private:
-  const std::shared_ptr<Log> log_;
+  const std::shared_ptr<FlightLog> log_;
+  const std::unique_ptr<FlightLog::Group> group_;
+  RecordingControl control_;
+  std::uint64_t splits_ = 0;
 };
 
 }  // namespace
 
+std::string_view name_of(OperationState state) {
+  switch (state) {
+    case OperationState::submitted:
+      return "submitted";
+    case OperationState::done:
+      return "done";
+    case OperationState::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+std::string Recording::json() const {
+  auto list = nlohmann::json::array();
+  for (const RecordedOperation& o : last()) {
+    nlohmann::json entry{{"group", o.group},
+                         {"sequence", o.sequence},
+                         {"kind", o.kind},
+                         {"tag", o.tag},
+                         {"sent_bytes", o.sent_bytes},
+                         {"state", name_of(o.state)},
+                         {"submitted_ms", o.submitted_ms}};
+    if (!o.channel.empty()) entry["channel"] = o.channel;
+    if (!o.matched) entry["matched"] = false;
+    if (!o.type.empty()) {
+      entry["type"] = o.type;
+      entry["count"] = o.count;
+    }
+    if (o.peer >= 0) entry["peer"] = o.peer;
+    if (o.history) entry["history"] = fmt::format("{:016x}", o.history);
+    if (o.ended_ms >= 0) entry["ended_ms"] = o.ended_ms;
+    list.push_back(std::move(entry));
+  }
+  // A tag that was cut, or is no UTF-8 at all, must not lose the rest.
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 RecordingCommunicator make_recording(std::shared_ptr<Communicator> inner) {
-  auto log = std::make_shared<Log>();
-  return {std::make_shared<RecordingDecorator>(std::move(inner), log), log};
+  auto log = std::make_shared<FlightLog>();
+  return {std::make_shared<RecordingDecorator>(std::move(inner), log, "world"), log};
 }
 
 }  // namespace ration
