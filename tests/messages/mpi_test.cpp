@@ -50,7 +50,8 @@ class Adopted {
 };
 
 TEST(MpiMessage, IsCutIntoPiecesThatArriveInOrder) {
-  Adopted own(MPI_COMM_WORLD, 1000);
+  const std::size_t piece = 1000;
+  Adopted own(MPI_COMM_WORLD, piece);
   const int peer = own.session().rank() ^ 1;
   constexpr std::size_t kSizes[] = {999, 1000, 1001, 0, 2000, 1'234'567};
   std::vector<Data> out;
@@ -147,6 +148,16 @@ TEST(MpiSession, GivingUpFreesAllMemoryAtOnce) {
   EXPECT_THROW(messages->send(peer, 3, memory.data(), 1)->wait(soon()), ConnectionLost);
   own->finish();  // does nothing
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(MpiMessage, ASendThatIsGivenUpFreesItsMemory) {
+  const auto own = adopt_mpi_session(MPI_Comm_c2f(MPI_COMM_WORLD));
+  const auto messages = make_mpi(own);
+  Data memory(10 << 20);
+  const auto start = Clock::now();
+  messages->send(own->rank() ^ 1, 1, memory.data(), memory.size());  // that nobody receives
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+  EXPECT_THROW(messages->send(own->rank() ^ 1, 2, memory.data(), 1)->wait(soon()), ConnectionLost);
 }
 
 TEST(MpiSession, AHundredCanBeOpenedOneAfterTheOther) {

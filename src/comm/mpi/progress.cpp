@@ -14,16 +14,15 @@
 namespace ration {
 namespace {
 
-using std::chrono::microseconds;
-
-/// How long the thread sleeps when it has found nothing done `times` times in a row: it yields
-/// first, since ranks may outnumber cores, and costs little when a peer is long in coming.
-microseconds pause_after(int times) {
-  constexpr int kYields = 30;
-  constexpr microseconds kShortest(20);
-  constexpr microseconds kLongest(200);
-  if (times < kYields) return microseconds::zero();
-  return std::min(kLongest, kShortest * (1 + (times - kYields) / 8));
+/// How long the thread sleeps when nothing has been done for `waited`: at first it yields, since
+/// ranks may outnumber cores and MPI moves data only when it is called; then it adds little to what
+/// has been waited already.
+Clock::duration pause_after(Clock::duration waited) {
+  constexpr std::chrono::microseconds kYield(200);
+  constexpr std::chrono::microseconds kShortest(50);
+  constexpr std::chrono::microseconds kLongest(1000);
+  if (waited < kYield) return Clock::duration::zero();
+  return std::clamp<Clock::duration>(waited / 16, kShortest, kLongest);
 }
 
 }  // namespace
@@ -86,7 +85,7 @@ void Progress::give_up() {
 
 void Progress::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // 1 us: sleeps are short, and the default would add 50 us
-  int fruitless = 0;
+  auto moved = Clock::now();
   while (!give_up_.load(std::memory_order_acquire)) {
     if (news_.exchange(false, std::memory_order_acq_rel)) {
       {
@@ -96,19 +95,21 @@ void Progress::run() {
       for (const auto& transfer : starting_) start(transfer);
       starting_.clear();
       cancel_unwanted();
-      fruitless = 0;
+      moved = Clock::now();
     }
     if (requests_.empty()) {
       if (stop_.load(std::memory_order_acquire) && !news_.load(std::memory_order_acquire)) break;
       wake_.wait([this] { return wanted(); }, Clock::now() + std::chrono::hours(1));
       continue;
     }
-    fruitless = test() ? 0 : fruitless + 1;
-    const microseconds pause = pause_after(fruitless);
-    if (fruitless > 0 && pause == microseconds::zero()) {
+    const bool done = test();
+    const auto now = Clock::now();
+    if (done) moved = now;
+    const Clock::duration pause = pause_after(now - moved);
+    if (pause > Clock::duration::zero()) {
+      wake_.wait([this] { return wanted(); }, now + pause);
+    } else if (!done) {
       sched_yield();
-    } else if (pause > microseconds::zero()) {
-      wake_.wait([this] { return wanted(); }, Clock::now() + pause);
     }
   }
   fail_all();
