@@ -28,8 +28,8 @@ const char* outcome(Message& message) {
 
 /// Rank 1 of two is killed: no wait of rank 0 may last, and no memory may stay in use.
 int survive() {
-  const auto session = open_mpi_session();
-  const auto messages = make_mpi(session);
+  auto session = open_mpi_session();
+  auto messages = make_mpi(session);
   std::vector<char> memory(32 << 20);
   const Deadline soon = Clock::now() + std::chrono::seconds(30);
   if (session->rank() == 1) {
@@ -44,6 +44,8 @@ int survive() {
   receive.reset();
   send.reset();
   session->give_up();
+  messages.reset();
+  session.reset();
   std::printf("rank 0 goes on\n");
   std::fflush(stdout);
   _exit(0);  // as a failed rank: MPI is not ended
