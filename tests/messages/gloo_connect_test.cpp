@@ -1,7 +1,9 @@
 // How gloo's ranks find each other, and what they make of strangers and of each other's mistakes.
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -27,21 +29,33 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// The IPv4 ports that some process of this network namespace listens at.
+/// The numbers of this process's sockets.
+std::set<std::string> own_sockets() {
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:["))
+      inodes.insert(target.substr(8, target.size() - 9));  // within the brackets
+  }
+  return inodes;
+}
+
+/// The IPv4 ports that this process listens at.
 std::set<std::uint16_t> listening_ports() {
+  const std::set<std::string> own = own_sockets();
   std::set<std::uint16_t> ports;
   std::ifstream file("/proc/self/net/tcp");
   std::string line;
   std::getline(file, line);
   while (std::getline(file, line)) {
-    std::istringstream words(line);
-    std::string number;
-    std::string local;
-    std::string remote;
-    std::string state;
-    words >> number >> local >> remote >> state;
-    if (state == "0A")
-      ports.insert(static_cast<std::uint16_t>(std::stoul(local.substr(9), nullptr, 16)));
+    std::istringstream stream(line);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+    constexpr std::size_t kLocal = 1;
+    constexpr std::size_t kState = 3;
+    constexpr std::size_t kInode = 9;
+    if (words.size() <= kInode || words[kState] != "0A" || !own.contains(words[kInode])) continue;
+    ports.insert(static_cast<std::uint16_t>(std::stoul(words[kLocal].substr(9), nullptr, 16)));
   }
   return ports;
 }

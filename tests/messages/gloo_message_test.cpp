@@ -20,49 +20,6 @@ TEST(GlooMessage, SizesThatDifferWaitForTheDeadline) {
   });
 }
 
-/// `size` bytes of addresses over few bytes of memory, that repeat.
-class Repeated {
- public:
-  explicit Repeated(std::size_t size) : size_(size) {
-    const int fd = memfd_create("ration test", MFD_CLOEXEC);
-    EXPECT_EQ(ftruncate(fd, kPart), 0);
-    base_ = static_cast<std::uint8_t*>(
-        mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    for (std::size_t at = 0; at < size; at += kPart) {
-      EXPECT_NE(mmap(base_ + at, std::min<std::size_t>(kPart, size - at), PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED, fd, 0),
-                MAP_FAILED);
-    }
-    close(fd);
-  }
-  ~Repeated() { munmap(base_, size_); }
-  Repeated(const Repeated&) = delete;
-  Repeated& operator=(const Repeated&) = delete;
-  [[nodiscard]] std::uint8_t* data() const { return base_; }
-
- private:
-  static constexpr off_t kPart = off_t{64} << 20;
-  std::size_t size_;
-  std::uint8_t* base_;
-};
-
-TEST(GlooMessage, SizesBeyondTwoGibibytesArrive) {
-  with_gloo(2, [](Messages& messages, int rank) {
-    constexpr std::size_t kSize = (std::size_t{1} << 31) + 4099;
-    const Repeated memory(kSize);
-    std::unique_ptr<Message> message;
-    if (rank == 0) {
-      memory.data()[kSize - 1] = 77;
-      message = messages.send(1, 5, memory.data(), kSize);
-    } else {
-      message = messages.receive(0, 5, memory.data(), kSize);
-    }
-    ASSERT_TRUE(message->wait(soon()));
-    EXPECT_EQ(memory.data()[kSize - 1], 77);
-    exchange(messages, 1 - rank, 6);
-  });
-}
-
 /// Memory that nobody has touched, until someone does.
 class Untouched {
  public:

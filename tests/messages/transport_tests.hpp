@@ -4,6 +4,7 @@
 //   static void run(const std::function<void(Messages&, int rank)>& body)
 // whose `run` has `body` run by every rank.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "comm/messages.hpp"
 
@@ -45,6 +48,32 @@ inline void exchange(Messages& messages, int peer, std::uint32_t tag) {
   ASSERT_TRUE(in->wait(soon()));
   ASSERT_EQ(received, sent);
 }
+
+/// `size` bytes of addresses over few bytes of memory, that repeat.
+class Repeated {
+ public:
+  explicit Repeated(std::size_t size) : size_(size) {
+    const int fd = memfd_create("ration test", MFD_CLOEXEC);
+    EXPECT_EQ(ftruncate(fd, kPart), 0);
+    base_ = static_cast<std::uint8_t*>(
+        mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    for (std::size_t at = 0; at < size; at += kPart) {
+      EXPECT_NE(mmap(base_ + at, std::min<std::size_t>(kPart, size - at), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, 0),
+                MAP_FAILED);
+    }
+    close(fd);
+  }
+  ~Repeated() { munmap(base_, size_); }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+  [[nodiscard]] std::uint8_t* data() const { return base_; }
+
+ private:
+  static constexpr off_t kPart = off_t{64} << 20;
+  std::size_t size_;
+  std::uint8_t* base_;
+};
 
 template <class Transport>
 class Transports : public ::testing::Test {};
@@ -127,6 +156,28 @@ TYPED_TEST_P(Transports, LargeMessagesCrossBothWays) {
   });
 }
 
+TYPED_TEST_P(Transports, SizesBeyondTwoGibibytesArrive) {
+  TypeParam::run([](Messages& messages, int rank) {
+    if (rank >= 2) return;
+#ifdef __SANITIZE_THREAD__
+    constexpr std::size_t kSize = (std::size_t{1} << 27) + 4099;  // its shadow would take gigabytes
+#else
+    constexpr std::size_t kSize = (std::size_t{1} << 31) + 4099;
+#endif
+    const Repeated memory(kSize);
+    std::unique_ptr<Message> message;
+    if (rank == 0) {
+      memory.data()[kSize - 1] = 77;
+      message = messages.send(1, 11, memory.data(), kSize);
+    } else {
+      message = messages.receive(0, 11, memory.data(), kSize);
+    }
+    ASSERT_TRUE(message->wait(soon()));
+    EXPECT_EQ(memory.data()[kSize - 1], 77);
+    exchange(messages, 1 - rank, 12);
+  });
+}
+
 TYPED_TEST_P(Transports, ThreadsOfOneRankUseDifferentTagsAtOnce) {
   TypeParam::run([](Messages& messages, int rank) {
     const int peer = rank ^ 1;
@@ -196,8 +247,8 @@ TYPED_TEST_P(Transports, AReceiveThatIsGivenUpLeavesItsMemoryAlone) {
 
 REGISTER_TYPED_TEST_SUITE_P(Transports, MessagesOfOneTagArriveInOrder, TagsAreIndependent,
                             EverySizeArrivesWhole, LargeMessagesCrossBothWays,
-                            ThreadsOfOneRankUseDifferentTagsAtOnce, ADeadlineThatPassesLosesNothing,
-                            AskingWithoutWaitingSeesTheEnd,
+                            SizesBeyondTwoGibibytesArrive, ThreadsOfOneRankUseDifferentTagsAtOnce,
+                            ADeadlineThatPassesLosesNothing, AskingWithoutWaitingSeesTheEnd,
                             AReceiveThatIsGivenUpLeavesItsMemoryAlone);
 
 }  // namespace ration::test

@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstring>
-#include <ctime>
 #include <thread>
 #include <utility>
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 
-#include "comm/gloo/loop_call.hpp"
-#include "comm/gloo/message.hpp"
 #include "comm/gloo/signal_mask.hpp"
 #include "core/timeout.hpp"
 
@@ -96,26 +91,27 @@ std::string Mesh::connect(Control& control, const std::vector<Place>& places, De
 
 std::unique_ptr<Message> Mesh::send(const std::shared_ptr<Mesh>& mesh, int peer, std::uint64_t slot,
                                     const void* data, std::size_t bytes) {
-  const WithoutSigpipe guard;
-  try {
-    auto message = std::make_unique<GlooMessage>(
-        mesh, peer, GlooMessage::Way::send,
-        mesh->buffers_->createUnboundBuffer(const_cast<void*>(data), bytes));
-    mesh->pairs_->getPair(peer)->send(message->buffer(), slot, 0, bytes);
-    return message;
-  } catch (const std::exception& error) {
-    throw connection_lost(mesh->rank_, peer, error.what());
-  }
+  return post(mesh, peer, GlooMessage::Way::send, slot, const_cast<void*>(data), bytes);
 }
 
 std::unique_ptr<Message> Mesh::receive(const std::shared_ptr<Mesh>& mesh, int peer,
                                        std::uint64_t slot, void* data, std::size_t bytes) {
+  return post(mesh, peer, GlooMessage::Way::receive, slot, data, bytes);
+}
+
+std::unique_ptr<Message> Mesh::post(const std::shared_ptr<Mesh>& mesh, int peer,
+                                    GlooMessage::Way way, std::uint64_t slot, void* data,
+                                    std::size_t bytes) {
   const WithoutSigpipe guard;
   try {
-    auto message = std::make_unique<GlooMessage>(mesh, peer, GlooMessage::Way::receive,
-                                                 mesh->buffers_->createUnboundBuffer(data, bytes));
-    mesh->pairs_->getPair(peer)->recv(message->buffer(), slot, 0, bytes);
-    return message;
+    auto buffer = mesh->buffers_->createUnboundBuffer(data, bytes);
+    const auto& pair = mesh->pairs_->getPair(peer);
+    if (way == GlooMessage::Way::send) {
+      pair->send(buffer.get(), slot, 0, bytes);
+    } else {
+      pair->recv(buffer.get(), slot, 0, bytes);
+    }
+    return std::make_unique<GlooMessage>(mesh, peer, way, std::move(buffer));
   } catch (const std::exception& error) {
     throw connection_lost(mesh->rank_, peer, error.what());
   }
@@ -139,10 +135,13 @@ void Mesh::abandon(std::unique_ptr<gloo::transport::UnboundBuffer> buffer) {
   auto abandoned = std::make_unique<Abandoned>(std::move(buffer));
   // Once posted, a buffer is read and written by gloo's thread alone. Its pointer is const to its
   // users; gloo, in another library, loads it anew for each piece.
-  on_loop(static_cast<gloo::transport::tcp::Device&>(*device_),
-          [&] { const_cast<void*&>(abandoned->buffer->ptr) = abandoned->stand_in; });
-  const std::lock_guard lock(mutex_);
-  abandoned_.push_back(std::move(abandoned));
+  Abandoned& own = *abandoned;
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_.push_back(std::move(abandoned));
+  }
+  own.call.run(static_cast<gloo::transport::tcp::Device&>(*device_),
+               [&own] { const_cast<void*&>(own.buffer->ptr) = own.stand_in; });
 }
 
 }  // namespace ration

@@ -11,6 +11,8 @@
 #include <gloo/transport/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "comm/gloo/loop_call.hpp"
+#include "comm/gloo/message.hpp"
 #include "comm/messages.hpp"
 #include "control/control.hpp"
 
@@ -45,6 +47,10 @@ class Mesh {
   void abandon(std::unique_ptr<gloo::transport::UnboundBuffer> buffer);
 
  private:
+  static std::unique_ptr<Message> post(const std::shared_ptr<Mesh>& mesh, int peer,
+                                       GlooMessage::Way way, std::uint64_t slot, void* data,
+                                       std::size_t bytes);
+
   struct Abandoned {
     explicit Abandoned(std::unique_ptr<gloo::transport::UnboundBuffer> gloo_buffer);
     ~Abandoned();
@@ -52,6 +58,7 @@ class Mesh {
     Abandoned& operator=(const Abandoned&) = delete;
     std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
     void* stand_in;
+    LoopCall call;
   };
 
   const int rank_;

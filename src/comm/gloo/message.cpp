@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/gloo/mesh.hpp"
+
 namespace ration {
 
 ConnectionLost connection_lost(int rank, int peer, std::string_view cause) {

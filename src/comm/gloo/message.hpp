@@ -7,10 +7,11 @@
 
 #include <gloo/transport/unbound_buffer.h>
 
-#include "comm/gloo/mesh.hpp"
 #include "comm/messages.hpp"
 
 namespace ration {
+
+class Mesh;
 
 class GlooMessage final : public Message {
  public:
@@ -22,8 +23,6 @@ class GlooMessage final : public Message {
   GlooMessage& operator=(const GlooMessage&) = delete;
 
   bool wait(Deadline deadline) override;
-
-  [[nodiscard]] gloo::transport::UnboundBuffer* buffer() { return buffer_.get(); }
 
  private:
   bool wait_for(std::chrono::milliseconds timeout);
