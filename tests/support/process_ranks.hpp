@@ -16,7 +16,7 @@ namespace ration {
 /// common with any.
 struct ProcessRanks {
   std::vector<std::string> hosts{"one"};
-  Progress progress = Progress::direct;
+  StreamMode stream_mode = StreamMode::direct;
 };
 
 inline std::vector<std::shared_ptr<Communicator>> make_process_ranks(int ranks,
@@ -41,7 +41,7 @@ inline std::vector<std::shared_ptr<Communicator>> make_process_ranks(int ranks,
     ends->by_rank[r] = make_processes(
         Star::meet(meeting, alarm, rank == 0 ? std::move(listener) : nullptr), alarm,
         [](Control& control) { return make_gloo(control, "127.0.0.1"); },
-        {.progress = options.progress, .host = options.hosts[r % options.hosts.size()]});
+        {.stream_mode = options.stream_mode, .host = options.hosts[r % options.hosts.size()]});
   });
   std::vector<std::shared_ptr<Communicator>> result;
   for (const auto& end : ends->by_rank) result.emplace_back(ends, end.get());

@@ -39,7 +39,7 @@ class GroupCommunicator : public Communicator {
   /// Throws it: shards of `bytes` and `other_bytes`, of ranks of this group.
   [[noreturn]] void refuse_sizes(std::size_t bytes, int other, std::size_t other_bytes) const;
 
-  [[nodiscard]] bool direct() const { return group_->progress() == Progress::direct; }
+  [[nodiscard]] bool direct() const { return group_->stream_mode() == StreamMode::direct; }
 
  private:
   Sequence submit_collective(HostStream& stream, const Operation& operation);

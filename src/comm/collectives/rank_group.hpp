@@ -17,7 +17,7 @@
 namespace ration {
 
 /// Who does the work of streams.
-enum class Progress {
+enum class StreamMode {
   direct,  ///< the rank's own thread, when it polls or waits; shards are one-sided where possible
   streams  ///< a thread per stream; every gather is matched
 };
@@ -33,7 +33,7 @@ class RankGroup {
   /// A rank's number in the whole job, by which messages name it.
   [[nodiscard]] int name(int rank) const { return names_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const std::vector<int>& names() const { return names_; }
-  [[nodiscard]] Progress progress() const { return progress_; }
+  [[nodiscard]] StreamMode stream_mode() const { return stream_mode_; }
   [[nodiscard]] Alarm& alarm() const { return *alarm_; }
   [[nodiscard]] const std::shared_ptr<Alarm>& shared_alarm() const { return alarm_; }
 
@@ -86,8 +86,8 @@ class RankGroup {
     Slot ring[kSlots];
   };
 
-  RankGroup(std::vector<int> names, Progress progress, std::shared_ptr<Alarm> alarm)
-      : names_(std::move(names)), progress_(progress), alarm_(std::move(alarm)) {}
+  RankGroup(std::vector<int> names, StreamMode stream_mode, std::shared_ptr<Alarm> alarm)
+      : names_(std::move(names)), stream_mode_(stream_mode), alarm_(std::move(alarm)) {}
 
   /// `members` by rank, null for far ones.
   void set_members(std::vector<Member*> members);
@@ -98,7 +98,7 @@ class RankGroup {
 
  private:
   const std::vector<int> names_;
-  const Progress progress_;
+  const StreamMode stream_mode_;
   const std::shared_ptr<Alarm> alarm_;
   std::vector<Member*> members_;
   std::vector<int> near_;

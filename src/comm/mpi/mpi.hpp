@@ -31,6 +31,9 @@ class MpiSession {
   virtual void finish() = 0;
 };
 
+/// False: what follows throws InvalidArgument, "built without MPI".
+bool has_mpi();
+
 /// Of MPI_COMM_WORLD. Begins MPI, where nobody has. Throws InvalidArgument where MPI cannot be
 /// called from our thread: whoever begins it must ask for MPI_THREAD_MULTIPLE.
 std::shared_ptr<MpiSession> open_mpi_session();

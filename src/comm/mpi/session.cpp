@@ -154,6 +154,10 @@ void Session::finish() {
   if (began_) check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 
+bool has_mpi() {
+  return true;
+}
+
 std::shared_ptr<MpiSession> open_mpi_session() {
   const bool begun = mpi_has_begun();
   if (begun) {

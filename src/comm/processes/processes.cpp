@@ -157,7 +157,7 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
   }
   std::unique_ptr<Control> control = job_.star->control(mine.group, seat.names, seat.rank);
   const int place = seat.rank;
-  auto group = SharedGroup::make(std::move(seat), *control, group_->progress(), job_.alarm,
+  auto group = SharedGroup::make(std::move(seat), *control, group_->stream_mode(), job_.alarm,
                                  job_.messages, group_->indices(), group_.get());
   return std::make_shared<ProcessCommunicator>(std::move(group), place, job_, std::move(control));
 }
@@ -165,14 +165,14 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
 // What each rank says of itself before there is a communicator.
 struct Introduction {
   std::string host;
-  Progress progress;
+  StreamMode stream_mode;
 };
 
 std::vector<Introduction> exchange(Control& control, const Introduction& own) {
   Bytes record;
   RecordWriter writer(record);
   writer.put_text(own.host);
-  writer.put(own.progress);
+  writer.put(own.stream_mode);
   Bytes result;
   control.fold(
       "hosts", record,
@@ -185,7 +185,7 @@ std::vector<Introduction> exchange(Control& control, const Introduction& own) {
   while (!reader.at_end()) {
     Introduction& introduction = all.emplace_back();
     introduction.host = reader.get_text();
-    introduction.progress = reader.get<Progress>();
+    introduction.stream_mode = reader.get<StreamMode>();
   }
   return all;
 }
@@ -218,17 +218,17 @@ std::string own_host() {
 }
 
 // Without knowing where the others are.
-Progress chosen_progress(const ProcessesOptions& options, int size) {
-  if (options.progress) return *options.progress;
+StreamMode chosen_mode(const ProcessesOptions& options, int size) {
+  if (options.stream_mode) return *options.stream_mode;
   const char* value = std::getenv("RATION_PROCESSES");
   const std::string_view text = value ? value : "";
-  if (text == "direct") return Progress::direct;
-  if (text == "streams") return Progress::streams;
+  if (text == "direct") return StreamMode::direct;
+  if (text == "streams") return StreamMode::streams;
   if (!text.empty()) {
     throw InvalidArgument(fmt::format("RATION_PROCESSES=\"{}\": expected direct or streams", text));
   }
   const unsigned cores = std::thread::hardware_concurrency();
-  return static_cast<unsigned>(size) >= cores ? Progress::direct : Progress::streams;
+  return static_cast<unsigned>(size) >= cores ? StreamMode::direct : StreamMode::streams;
 }
 
 }  // namespace
@@ -245,17 +245,18 @@ std::shared_ptr<Communicator> make_processes(std::shared_ptr<Star> star,
   const ProcessJob job{std::move(alarm), std::move(star), make_messages(*control)};
   const std::vector<Introduction> ranks =
       exchange(*control, {.host = options.host ? *options.host : own_host(),
-                          .progress = chosen_progress(options, size)});
+                          .stream_mode = chosen_mode(options, size)});
   SharedGroup::Seat seat{
       .rank = rank, .names = std::move(names), .near = near_ranks(ranks, rank), .index = 0};
   // Ranks must come to the same: rank 0's choice holds. Messages are best left to threads of their
   // own, unless it was asked otherwise.
   const bool one_host = seat.near.size() == z(size);
-  const Progress progress = one_host || options.progress ? ranks[0].progress : Progress::streams;
-  auto group = SharedGroup::make(std::move(seat), *control, progress, job.alarm, job.messages,
+  const StreamMode stream_mode =
+      one_host || options.stream_mode ? ranks[0].stream_mode : StreamMode::streams;
+  auto group = SharedGroup::make(std::move(seat), *control, stream_mode, job.alarm, job.messages,
                                  std::make_shared<IndexPool>(), nullptr);
   log::debug("{} processes, {} on this host, messages by {}, {}", size, group->near().size(),
-             job.messages->name(), progress == Progress::direct ? "direct" : "streams");
+             job.messages->name(), stream_mode == StreamMode::direct ? "direct" : "streams");
   return std::make_shared<ProcessCommunicator>(std::move(group), rank, job, std::move(control));
 }
 

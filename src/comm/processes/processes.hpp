@@ -18,7 +18,7 @@ using MakeMessages = std::function<std::shared_ptr<Messages>(Control& control)>;
 struct ProcessesOptions {
   /// Without a value: RATION_PROCESSES=direct|streams, otherwise direct where all ranks are on one
   /// host and there are no more cores than ranks, else streams.
-  std::optional<Progress> progress = std::nullopt;
+  std::optional<StreamMode> stream_mode = std::nullopt;
   /// What processes with shared memory have in common, empty: this host, or nothing with
   /// RATION_SHARED_MEMORY=off.
   std::optional<std::string> host = std::nullopt;

@@ -34,10 +34,10 @@ std::size_t SharedGroup::reserved_bytes(std::size_t near) {
   return near * sizeof(Member) + near * near * sizeof(Pair);
 }
 
-SharedGroup::SharedGroup(const Seat& seat, Progress progress, std::shared_ptr<Alarm> alarm,
+SharedGroup::SharedGroup(const Seat& seat, StreamMode stream_mode, std::shared_ptr<Alarm> alarm,
                          std::shared_ptr<Messages> messages, std::shared_ptr<IndexPool> indices,
                          const SharedGroup* parent)
-    : RankGroup(seat.names, progress, std::move(alarm)),
+    : RankGroup(seat.names, stream_mode, std::move(alarm)),
       messages_(std::move(messages)),
       indices_(std::move(indices)),
       index_(seat.index),
@@ -51,13 +51,13 @@ SharedGroup::~SharedGroup() {
   indices_->give_back(index_);
 }
 
-std::shared_ptr<SharedGroup> SharedGroup::make(Seat seat, Control& control, Progress progress,
+std::shared_ptr<SharedGroup> SharedGroup::make(Seat seat, Control& control, StreamMode stream_mode,
                                                std::shared_ptr<Alarm> alarm,
                                                std::shared_ptr<Messages> messages,
                                                std::shared_ptr<IndexPool> indices,
                                                const SharedGroup* parent) {
   std::shared_ptr<SharedGroup> group(new SharedGroup(
-      seat, progress, std::move(alarm), std::move(messages), std::move(indices), parent));
+      seat, stream_mode, std::move(alarm), std::move(messages), std::move(indices), parent));
   if (group->open_arena(seat, control)) {
     group->use_arena(seat.near, seat.rank);
   } else {

@@ -24,7 +24,7 @@ class SharedGroup final : public RankGroup {
   /// Collective, by `control` of the group. Where a host's processes cannot open each other's
   /// memory (said once) they become far from each other. `parent`'s memory can be read in its parts
   /// too.
-  static std::shared_ptr<SharedGroup> make(Seat seat, Control& control, Progress progress,
+  static std::shared_ptr<SharedGroup> make(Seat seat, Control& control, StreamMode stream_mode,
                                            std::shared_ptr<Alarm> alarm,
                                            std::shared_ptr<Messages> messages,
                                            std::shared_ptr<IndexPool> indices,
@@ -42,7 +42,7 @@ class SharedGroup final : public RankGroup {
   [[nodiscard]] const std::shared_ptr<IndexPool>& indices() const { return indices_; }
 
  private:
-  SharedGroup(const Seat& seat, Progress progress, std::shared_ptr<Alarm> alarm,
+  SharedGroup(const Seat& seat, StreamMode stream_mode, std::shared_ptr<Alarm> alarm,
               std::shared_ptr<Messages> messages, std::shared_ptr<IndexPool> indices,
               const SharedGroup* parent);
 

@@ -19,8 +19,8 @@ namespace {
 // All ranks share one: every pointer is good everywhere.
 class ThreadsGroup final : public RankGroup {
  public:
-  ThreadsGroup(std::vector<int> names, Progress progress, std::shared_ptr<Alarm> alarm)
-      : RankGroup(std::move(names), progress, std::move(alarm)),
+  ThreadsGroup(std::vector<int> names, StreamMode stream_mode, std::shared_ptr<Alarm> alarm)
+      : RankGroup(std::move(names), stream_mode, std::move(alarm)),
         hub_(make_in_process_hub(RankGroup::names(), shared_alarm())) {
     std::vector<Member*> all;
     for (int rank = 0; rank < size(); ++rank) {
@@ -150,7 +150,7 @@ std::shared_ptr<Communicator> ThreadsCommunicator::split(int color, int key) {
       std::vector<int> names;
       for (const int rank : part) names.push_back(group_->name(rank));
       const auto number = group_->leave(
-          std::make_shared<ThreadsGroup>(names, group_->progress(), group_->shared_alarm()),
+          std::make_shared<ThreadsGroup>(names, group_->stream_mode(), group_->shared_alarm()),
           static_cast<int>(part.size()));
       for (std::size_t i = 0; i < part.size(); ++i) {
         seats[static_cast<std::size_t>(part[i])] = {number, static_cast<int>(i)};
@@ -168,12 +168,12 @@ std::shared_ptr<Communicator> ThreadsCommunicator::split(int color, int key) {
   return std::make_shared<ThreadsCommunicator>(std::move(group), seat.rank);
 }
 
-Progress chosen_progress(Progress asked) {
+StreamMode chosen_mode(StreamMode asked) {
   const char* value = std::getenv("RATION_THREADS");
   const std::string_view text = value ? value : "";
   if (text.empty()) return asked;
-  if (text == "streams") return Progress::streams;
-  if (text == "direct") return Progress::direct;
+  if (text == "streams") return StreamMode::streams;
+  if (text == "direct") return StreamMode::direct;
   throw InvalidArgument(fmt::format("RATION_THREADS=\"{}\": expected direct or streams", text));
 }
 
@@ -186,7 +186,7 @@ std::vector<std::shared_ptr<Communicator>> make_threads(int ranks, const Threads
   operation_timeout();  // throws here, rather than in the first wait, for what is not a number
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
-  const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_progress(options.mode),
+  const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_mode(options.mode),
                                                     std::make_shared<Alarm>(ranks));
   std::vector<std::shared_ptr<Communicator>> ends;
   for (int rank = 0; rank < ranks; ++rank) {

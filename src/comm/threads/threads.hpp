@@ -10,10 +10,10 @@
 namespace ration {
 
 struct ThreadsOptions {
-  using Mode = Progress;
+  using Mode = StreamMode;
   /// direct is the fastest where ranks fill the cores; what ThreadSanitizer sees of streams is the
   /// ordering that a GPU would need.
-  Progress mode = Progress::direct;
+  StreamMode mode = StreamMode::direct;
 };
 
 /// One communicator per rank, in rank order, to be handed to as many threads.
