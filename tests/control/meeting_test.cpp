@@ -1,6 +1,7 @@
 // How a job's ranks find each other, and who is not let in.
 
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -89,6 +90,11 @@ tcp::Hello hello(const Job& job, int rank, int size) {
           .rank = rank,
           .size = size,
           .process = tcp::Process::self()};
+}
+
+std::size_t open_files() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
 TEST(Meeting, AllGetTheSameVerdictOnWhoIsMissing) {
@@ -312,6 +318,7 @@ TEST(Meeting, TenThousandWhoSayNothingChangeNothing) {
   EXPECT_TRUE(silent.back().connected());
   job.start(2);
   job.expect_sound();
+  EXPECT_LT(open_files(), silent.size() + 100);  // and nothing is kept of them
 }
 
 TEST(Meeting, TheDoorIsClosedWhenAllAreIn) {
