@@ -316,6 +316,9 @@ TEST(Meeting, TenThousandWhoSayNothingChangeNothing) {
   std::vector<RawPeer> silent;
   for (int i = 0; i < 10'000; ++i) silent.emplace_back(job.port());
   EXPECT_TRUE(silent.back().connected());
+  // Whoever is answered is behind all those.
+  EXPECT_FALSE(seat_is_taken(job.port(), job.token(), 2, 3));
+  EXPECT_LT(open_files(), silent.size() + 600);
   job.start(2);
   job.expect_sound();
   EXPECT_LT(open_files(), silent.size() + 100);  // and nothing is kept of them
