@@ -1,6 +1,7 @@
 // How a job's ranks find each other, and who is not let in.
 
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -89,6 +90,11 @@ tcp::Hello hello(const Job& job, int rank, int size) {
           .rank = rank,
           .size = size,
           .process = tcp::Process::self()};
+}
+
+std::size_t open_files() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
 }
 
 TEST(Meeting, AllGetTheSameVerdictOnWhoIsMissing) {
@@ -310,8 +316,12 @@ TEST(Meeting, TenThousandWhoSayNothingChangeNothing) {
   std::vector<RawPeer> silent;
   for (int i = 0; i < 10'000; ++i) silent.emplace_back(job.port());
   EXPECT_TRUE(silent.back().connected());
+  // Whoever is answered is behind all those.
+  EXPECT_FALSE(seat_is_taken(job.port(), job.token(), 2, 3));
+  EXPECT_LT(open_files(), silent.size() + 600);
   job.start(2);
   job.expect_sound();
+  EXPECT_LT(open_files(), silent.size() + 100);  // and nothing is kept of them
 }
 
 TEST(Meeting, TheDoorIsClosedWhenAllAreIn) {

@@ -13,21 +13,27 @@
 #include <utility>
 
 #include "control/tcp/protocol.hpp"
+#include "control/tcp/star.hpp"
 
 namespace ration {
 
 class RawPeer {
  public:
   explicit RawPeer(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience{60, 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    wait_a_minute();
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(port);
     connected_ =
         ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  }
+  /// The next who connects.
+  static RawPeer accept(Listener& listener) {
+    const int door = listener.release();
+    RawPeer peer(std::in_place, ::accept4(door, nullptr, nullptr, SOCK_CLOEXEC));
+    ::close(door);
+    return peer;
   }
   RawPeer(RawPeer&& other) noexcept
       : socket_(std::exchange(other.socket_, -1)), connected_(other.connected_) {}
@@ -77,6 +83,16 @@ class RawPeer {
   }
 
  private:
+  RawPeer(std::in_place_t /*connected*/, int socket) : socket_(socket), connected_(true) {
+    wait_a_minute();
+  }
+
+  void wait_a_minute() const {
+    const timeval patience{60, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  }
+
   int socket_;
   bool connected_ = false;
   tcp::FrameDecoder decoder_{tcp::kMostOfRank};

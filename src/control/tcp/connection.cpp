@@ -25,9 +25,12 @@ Clock::rep now() {
   return Clock::now().time_since_epoch().count();
 }
 
-bool unreachable(const asio::error_code& error) {
-  return error == asio::error::timed_out || error == asio::error::host_unreachable ||
-         error == asio::error::network_unreachable || error == asio::error::network_down;
+Connection::End end_by(const asio::error_code& error) {
+  const bool unreachable =
+      error == asio::error::timed_out || error == asio::error::host_unreachable ||
+      error == asio::error::network_unreachable || error == asio::error::network_down;
+  using Kind = Connection::End::Kind;
+  return {unreachable ? Kind::unreachable : Kind::closed, error.message()};
 }
 
 }  // namespace
@@ -89,7 +92,7 @@ void Connection::wait_to_read() {
   socket_.async_wait(asio::ip::tcp::socket::wait_read,
                      [self = shared_from_this()](const asio::error_code& error) {
                        if (self->closed_) return;
-                       if (error) return self->end({unreachable(error), error.message()});
+                       if (error) return self->end(end_by(error));
                        self->read();
                      });
 }
@@ -101,7 +104,7 @@ void Connection::read() {
     const std::size_t size =
         socket_.read_some(asio::buffer(scratch_.data(), scratch_.size()), error);
     if (error == asio::error::would_block) break;
-    if (error) return end({unreachable(error), error.message()});
+    if (error) return end(end_by(error));
     pardon();
     std::span<const std::byte> input(scratch_.data(), size);
     try {
@@ -110,7 +113,7 @@ void Connection::read() {
         if (closed_) return;
       }
     } catch (const CommunicationError& e) {
-      return end({false, fmt::format("it has sent what cannot be read: {}", e.what())});
+      return end({End::Kind::unreadable, e.what()});
     }
     if (size < scratch_.size()) break;
   }

@@ -19,7 +19,12 @@ namespace ration::tcp {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct End {
-    bool unreachable = false;  // the kernel has given the peer up, else it has closed
+    enum class Kind {
+      closed,
+      unreachable,  // the kernel has given the peer up
+      unreadable,   // the peer has sent what cannot be read
+    };
+    Kind kind = Kind::closed;
     std::string why;
   };
   /// Called on the io thread. May close the connection or give it another owner.

@@ -10,6 +10,7 @@
 
 #include <ration/error.hpp>
 
+#include "control/tcp/loss.hpp"
 #include "core/timeout.hpp"
 
 namespace ration::tcp {
@@ -25,7 +26,6 @@ HubPlace::HubPlace(const Meeting& meeting, std::shared_ptr<Alarm> alarm,
       hub_(meeting.size, *this),
       seats_(static_cast<std::size_t>(meeting.size)) {
   if (size() == 1) return;
-  allow_connections(size());
   if (!listener) listener = std::make_unique<Listener>(meeting.ports);
   Door::Host& host = *this;
   door_ = std::make_unique<Door>(*listener, io_, size(), meeting.token, host, sent_, changed_);
@@ -256,11 +256,10 @@ void HubPlace::ended(Connection& connection, const Connection::End& end) {
     process = seat_of(rank).process;
     departed = seat_of(rank).departed;
   }
-  const Seconds silence = Clock::now() - connection.heard();
   connection.close();
   changed_.notify();
   if (departed) return;
-  alarm().raise(end.unreachable ? silent(rank, process, silence.count()) : died(rank, process));
+  alarm().raise(lost(rank, process, connection, end));
 }
 
 void HubPlace::wait_to_tick() {
@@ -285,7 +284,7 @@ void HubPlace::tick() {
       if (seat.connection && !seat.connection->ended()) connection = seat.connection;
       if (connection && !slept && !seat.departed && !failure &&
           now - connection->heard() > most_silence())
-        failure = silent(rank, seat.process, Seconds(now - connection->heard()).count());
+        failure = silent(rank, seat.process, *connection);
     }
     if (!connection) continue;
     if (slept) connection->pardon();
@@ -298,6 +297,7 @@ void HubPlace::tick() {
 
 std::unique_ptr<Place> make_hub_place(const Meeting& meeting, std::shared_ptr<Alarm> alarm,
                                       std::unique_ptr<Listener> listener) {
+  if (meeting.size > 1) allow_connections(meeting.size);
   return std::make_unique<HubPlace>(meeting, std::move(alarm), std::move(listener));
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "control/tcp/star_control.hpp"
 #include "core/timeout.hpp"
 
@@ -52,18 +50,6 @@ std::chrono::milliseconds Place::heartbeat_interval() {
 std::chrono::milliseconds Place::most_silence() {
   // Under a second a busy machine may keep any thread waiting.
   return std::max(operation_timeout(), 1000ms);
-}
-
-Failure Place::silent(int rank, const Process& process, double seconds) {
-  return {Failure::Kind::timeout,
-          fmt::format("rank {} has not been heard of for {:.1f} s: it is stopped, or its host "
-                      "cannot be reached {}",
-                      rank, seconds, process.text())};
-}
-
-Failure Place::died(int rank, const Process& process) {
-  return {Failure::Kind::communication_error,
-          fmt::format("rank {} has died: its connection was closed {}", rank, process.text())};
 }
 
 }  // namespace ration::tcp

@@ -53,9 +53,6 @@ class Place {
   static std::chrono::milliseconds heartbeat_interval();
   /// How long others may say nothing.
   static std::chrono::milliseconds most_silence();
-  /// A rank that has said nothing for so long.
-  static Failure silent(int rank, const Process& process, double seconds);
-  static Failure died(int rank, const Process& process);
 
   std::atomic<std::uint64_t> sent_{0};
   Signal changed_;  // whoever waits in meet() or close() looks again

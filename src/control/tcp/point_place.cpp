@@ -11,6 +11,7 @@
 
 #include "control/tcp/connection.hpp"
 #include "control/tcp/io_thread.hpp"
+#include "control/tcp/loss.hpp"
 #include "control/tcp/place.hpp"
 #include "control/tcp/seek.hpp"
 #include "core/timeout.hpp"
@@ -147,12 +148,7 @@ void PointPlace::frame(Connection& /*connection*/, Frame&& frame) {
 
 void PointPlace::ended(Connection& connection, const Connection::End& end) {
   if (departed_.load()) return;
-  if (end.unreachable) {
-    const std::chrono::duration<double> silence = Clock::now() - connection.heard();
-    hear(silent(0, rank_zero_, silence.count()));
-  } else {
-    hear(died(0, rank_zero_));
-  }
+  hear(lost(0, rank_zero_, connection, end));
 }
 
 void PointPlace::wait_to_tick() {
@@ -169,8 +165,8 @@ void PointPlace::tick() {
   ticked_ = now;
   if (!connection_->ended()) {
     say(encode(Heartbeat{}));
-    const std::chrono::duration<double> silence = now - connection_->heard();
-    if (silence > most_silence() && !departed_.load()) hear(silent(0, rank_zero_, silence.count()));
+    if (now - connection_->heard() > most_silence() && !departed_.load())
+      hear(silent(0, rank_zero_, *connection_));
   }
   wait_to_tick();
 }
