@@ -219,25 +219,26 @@ TEST(Recording, ForgetsGroupsThatAreNoMore) {
 TEST_P(Recorded, CountsSendsByPeer) {
   const auto communicators = threads(3);
   run_ranks(3, [&](int rank) {
-    const auto [c, recording] = make_recording(communicators[z(rank)]);
-    const auto stream = c->make_stream("test");
+    const RecordingCommunicator recorded = make_recording(communicators[z(rank)]);
+    Communicator& c = *recorded.communicator;
+    const auto stream = c.make_stream("test");
     std::int64_t value = rank;
     const auto pair = [&](OperationKind kind, int peer) {
-      c->submit(*stream, {.kind = kind,
-                          .count = 1,
-                          .type = DType::i64,
-                          .send = &value,
-                          .recv = &value,
-                          .peer = peer});
+      c.submit(*stream, {.kind = kind,
+                         .count = 1,
+                         .type = DType::i64,
+                         .send = &value,
+                         .recv = &value,
+                         .peer = peer});
     };
     if (rank == 0) {
       for (const int peer : {1, 2, 1}) pair(OperationKind::send, peer);
     } else {
       for (int i = 0; i < 3 - rank; ++i) pair(OperationKind::recv, 0);
     }
-    c->submit(*stream, {.kind = OperationKind::barrier});
+    c.submit(*stream, {.kind = OperationKind::barrier});
     stream->synchronize();
-    const auto last = recording->last();
+    const auto last = recorded.recording->last();
     EXPECT_EQ(last.back().sequence, 0);  // apart
     EXPECT_TRUE(last.back().matched);
     EXPECT_FALSE(last[0].matched);
