@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -90,15 +91,18 @@ void watch(std::vector<Process>& processes, const JobOptions& options) {
   for (;;) {
     std::vector<pollfd> fds;
     std::vector<Process*> of;
-    bool all_gone = true;
+    int gone = 0;
+    std::string printed;
     for (Process& process : processes) {
       process.look();
-      all_gone = all_gone && process.gone();
+      gone += process.gone() ? 1 : 0;
+      printed += process.ended().printed;
       if (process.pipe() < 0) continue;
       fds.push_back({process.pipe(), POLLIN, 0});
       of.push_back(&process);
     }
-    if (all_gone && fds.empty()) break;
+    if (gone == static_cast<int>(processes.size()) && fds.empty()) break;
+    if (options.enough && options.enough(gone, printed)) break;
     poll(fds.data(), fds.size(), 5);
     for (std::size_t i = 0; i < fds.size(); ++i) {
       if (fds[i].revents == 0) continue;
@@ -114,7 +118,8 @@ void watch(std::vector<Process>& processes, const JobOptions& options) {
   for (Process& process : processes) {
     process.kill_all();
     process.reap();
-    process.ended().at = process.gone_at() - (fault == Clock::time_point{} ? begin : fault);
+    const Clock::time_point end = process.gone() ? process.gone_at() : Clock::now();
+    process.ended().at = end - (fault == Clock::time_point{} ? begin : fault);
   }
 }
 

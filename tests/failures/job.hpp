@@ -2,6 +2,7 @@
 // A job of several processes, started as a launcher would, and how each of them ended.
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct JobOptions {
   std::chrono::seconds patience{30};
   /// Waits for this text in a process's output: that is when the fault happens.
   std::string sign = "ready";
+  /// Nothing more is to be waited for, though a process is still there.
+  std::function<bool(int gone, const std::string& printed)> enough = {};
 };
 
 /// `ranks` processes with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun or a shell
