@@ -150,6 +150,25 @@ TEST(Diagnosis, NamesRanksThatLeftNoRecord) {
               ElementsAre("ranks 0, 1, 3 waited in all_reduce #0 \"x\" (f64 x 1) of world"));
 }
 
+TEST(Diagnosis, TellsARanksOwnFailureFromOneItHeardOf) {
+  const auto [c, recording] = make_recording(make_threads(1)[0]);
+  {
+    const RecordFolder folder;
+    write_postmortem(*recording, 0, 3, "rank 1 has died: its connection was closed");
+    write_postmortem(*recording, 2, 3, "rank 1 has died: its connection was closed");
+    const Finding finding = diagnosis_of(folder).findings.back();
+    EXPECT_THAT(finding.ranks, ElementsAre(1));
+    EXPECT_EQ(finding.text, "rank 0 heard first: rank 1 has died: its connection was closed");
+  }
+  const RecordFolder folder;
+  write_postmortem(*recording, 0, 3, "rank 2: no such file");
+  write_postmortem(*recording, 1, 3, "rank 2: no such file");
+  write_postmortem(*recording, 2, 3, "no such file");  // the last to write is the first to fail
+  const Finding finding = diagnosis_of(folder).findings.back();
+  EXPECT_THAT(finding.ranks, ElementsAre(2));
+  EXPECT_EQ(finding.text, "rank 2 failed first: no such file");
+}
+
 TEST(Diagnosis, ComparesFolds) {
   const WithTimeout timeout(300ms);
   const Control::Combine nothing = [](std::span<const Bytes>, Bytes&) {};
