@@ -134,6 +134,27 @@ TEST(Diagnosis, FindsRanksThatWaitForEachOther) {
                                       "world/0:0 for rank 1; rank 1 waited in all_reduce #0"));
 }
 
+// That rank 0 then waits elsewhere, for both, says nothing more.
+TEST(Diagnosis, BlamesNobodyForWaitingWhereRanksDiverged) {
+  const WithTimeout timeout(300ms);
+  const RecordFolder folder;
+  run_failing_job(3, [](int rank, Communicator& c) {
+    const auto stream = c.make_stream("test", 64);
+    Bytes result;
+    if (rank == 0) {
+      c.control().fold(
+          "save", {}, [](std::span<const Bytes>, Bytes&) {}, result, "save");
+    } else {
+      all_reduce(c, *stream, rank == 1 ? "a" : "b");
+    }
+  });
+  const Diagnosis diagnosis = diagnosis_of(folder);
+  ASSERT_EQ(diagnosis.findings.size(), 2u);
+  EXPECT_EQ(diagnosis.findings[0].kind, Finding::Kind::diverged);
+  EXPECT_THAT(diagnosis.findings[0].ranks, ElementsAre(1, 2));
+  EXPECT_EQ(diagnosis.findings[1].kind, Finding::Kind::failed);
+}
+
 TEST(Diagnosis, NamesRanksThatLeftNoRecord) {
   const WithTimeout timeout(300ms);
   const RecordFolder folder;
