@@ -134,6 +134,27 @@ TEST(Diagnosis, FindsRanksThatWaitForEachOther) {
                                       "world/0:0 for rank 1; rank 1 waited in all_reduce #0"));
 }
 
+// That rank 0 then waits elsewhere, for both, says nothing more.
+TEST(Diagnosis, BlamesNobodyForWaitingWhereRanksDiverged) {
+  const WithTimeout timeout(300ms);
+  const RecordFolder folder;
+  run_failing_job(3, [](int rank, Communicator& c) {
+    const auto stream = c.make_stream("test", 64);
+    Bytes result;
+    if (rank == 0) {
+      c.control().fold(
+          "save", {}, [](std::span<const Bytes>, Bytes&) {}, result, "save");
+    } else {
+      all_reduce(c, *stream, rank == 1 ? "a" : "b");
+    }
+  });
+  const Diagnosis diagnosis = diagnosis_of(folder);
+  ASSERT_EQ(diagnosis.findings.size(), 2u);
+  EXPECT_EQ(diagnosis.findings[0].kind, Finding::Kind::diverged);
+  EXPECT_THAT(diagnosis.findings[0].ranks, ElementsAre(1, 2));
+  EXPECT_EQ(diagnosis.findings[1].kind, Finding::Kind::failed);
+}
+
 TEST(Diagnosis, NamesRanksThatLeftNoRecord) {
   const WithTimeout timeout(300ms);
   const RecordFolder folder;
@@ -148,6 +169,25 @@ TEST(Diagnosis, NamesRanksThatLeftNoRecord) {
   EXPECT_THAT(diagnosis.findings[0].text, HasSubstr("rank 2 left no record"));
   EXPECT_THAT(diagnosis.waiting,
               ElementsAre("ranks 0, 1, 3 waited in all_reduce #0 \"x\" (f64 x 1) of world"));
+}
+
+TEST(Diagnosis, TellsARanksOwnFailureFromOneItHeardOf) {
+  const auto [c, recording] = make_recording(make_threads(1)[0]);
+  {
+    const RecordFolder folder;
+    write_postmortem(*recording, 0, 3, "rank 1 has died: its connection was closed");
+    write_postmortem(*recording, 2, 3, "rank 1 has died: its connection was closed");
+    const Finding finding = diagnosis_of(folder).findings.back();
+    EXPECT_THAT(finding.ranks, ElementsAre(1));
+    EXPECT_EQ(finding.text, "rank 0 heard first: rank 1 has died: its connection was closed");
+  }
+  const RecordFolder folder;
+  write_postmortem(*recording, 0, 3, "rank 2: no such file");
+  write_postmortem(*recording, 1, 3, "rank 2: no such file");
+  write_postmortem(*recording, 2, 3, "no such file");  // the last to write is the first to fail
+  const Finding finding = diagnosis_of(folder).findings.back();
+  EXPECT_THAT(finding.ranks, ElementsAre(2));
+  EXPECT_EQ(finding.text, "rank 2 failed first: no such file");
 }
 
 TEST(Diagnosis, ComparesFolds) {

@@ -1,6 +1,7 @@
 #include "postmortem/diagnosis.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -140,11 +141,16 @@ const PastRank& record_of(const PastJob& job, int rank) {
                        [&](const PastRank& r) { return r.rank == rank; });
 }
 
-// A rank that only heard of another's failure says `rank 2: ...` of that one.
-bool is_own_error(const PastRank& rank) {
-  if (rank.error.empty()) return false;
-  return !rank.error.starts_with("rank ") ||
-         rank.error.starts_with(fmt::format("rank {}:", rank.rank));
+// Whom a rank's error begins with: `rank 2: ...` is rank 2's own, wherever it is told, and `rank 2
+// has died` speaks of it. Without a name it is the rank's own.
+int accused_by(const PastRank& rank) {
+  constexpr std::string_view kPrefix = "rank ";
+  int named = rank.rank;
+  if (rank.error.starts_with(kPrefix)) {
+    const char* end = rank.error.data() + rank.error.size();
+    std::from_chars(rank.error.data() + kPrefix.size(), end, named);
+  }
+  return named;
 }
 
 std::string last_of(const PastRank& rank) {
@@ -190,20 +196,23 @@ void add_stopped(const PastJob& job, const std::vector<Wait>& waits, Diagnosis& 
   diagnosis.findings.push_back(std::move(finding));
 }
 
-// The first that failed by itself, by the clocks of the hosts.
+// What was said first, by the clocks of the hosts: if possible by a rank of itself.
 void add_failed(const PastJob& job, Diagnosis& diagnosis) {
   const PastRank* first = nullptr;
   for (const PastRank& rank : job.ranks) {
     if (rank.error.empty()) continue;
-    const auto order = [](const PastRank& r) { return std::pair(!is_own_error(r), r.ended); };
+    const auto order = [](const PastRank& r) {
+      return std::pair(accused_by(r) != r.rank, r.ended);
+    };
     if (!first || order(rank) < order(*first)) first = &rank;
   }
   if (!first) return;
+  const bool own = accused_by(*first) == first->rank;
   diagnosis.findings.push_back(
       {.kind = Finding::Kind::failed,
-       .ranks = {first->rank},
-       .text = fmt::format("rank {} {}: {}", first->rank,
-                           is_own_error(*first) ? "failed first" : "heard", first->error)});
+       .ranks = {accused_by(*first)},
+       .text = fmt::format("rank {} {}: {}", first->rank, own ? "failed first" : "heard first",
+                           first->error)});
 }
 
 }  // namespace
