@@ -9,7 +9,7 @@
 
 #include <ration/error.hpp>
 
-#include "comm/decorators/decorators.hpp"
+#include "comm/decorators/flight_log.hpp"
 #include "comm/threads/threads.hpp"
 #include "elements.hpp"
 #include "support/deadline.hpp"
@@ -213,6 +213,32 @@ TEST(Recording, ForgetsGroupsThatAreNoMore) {
     EXPECT_EQ(last[i].kind, i % 2 ? "barrier" : "fold");
     EXPECT_EQ(last[i].group, i % 2 ? "world/" + std::to_string(4488 + i / 2) + ":0" : "world");
   }
+}
+
+TEST(Recording, KeepsGroupsThatAreOnlyIdle) {
+  const auto [c, recording] = make_recording(make_threads(1)[0]);
+  const auto stream = c->make_stream("test");
+  const auto idle = c->split(0, 0);
+  for (int i = 0; i < 1500; ++i) c->submit(*stream, {.kind = OperationKind::barrier});
+  const auto other = c->split(0, 0);
+  idle->submit(*stream, {.kind = OperationKind::barrier});
+  stream->synchronize();
+  EXPECT_EQ(recording->groups().size(), 3);
+  EXPECT_EQ(recording->last().back().group, "world/0:0");
+}
+
+// The first is done when another, which is not, has its place in the ring.
+TEST(Recording, EndsNothingInPlaceOfWhatItForgot) {
+  const auto log = std::make_shared<FlightLog>();
+  const auto group = log->add_group("world", 0, 1);
+  const Operation barrier{.kind = OperationKind::barrier};
+  FlightLog::Pending first = log->begin(*group, barrier);
+  for (int i = 0; i < 1023; ++i) log->begin(*group, barrier).done();
+  FlightLog::Pending last = log->begin(*group, barrier);
+  first.done();
+  EXPECT_EQ(log->last().back().state, OperationState::submitted);
+  last.done();
+  EXPECT_EQ(log->last().back().state, OperationState::done);
 }
 
 // Numbered as the backend's messages are.
