@@ -137,6 +137,28 @@ TEST(GlooConnect, AStrangerWhoTalksChangesNothing) {
   connect_beside_strangers("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + std::string(2000, 'x'));
 }
 
+std::ptrdiff_t entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+TEST(GlooConnect, TheEndLeavesNothingBehind) {
+  const auto once = [] {
+    with_gloo(3, [](Messages& messages, int rank) {
+      std::uint64_t value = 0;
+      messages.receive((rank + 1) % 3, 1, &value, sizeof value);  // and gives it up
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer != rank) exchange(messages, peer, 2);
+      }
+    });
+  };
+  once();
+  const auto descriptors = entries("/proc/self/fd");
+  const auto threads = entries("/proc/self/task");
+  for (int i = 0; i < 5; ++i) once();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+}
+
 class Environment {
  public:
   Environment(const char* name, const std::string& value) : name_(name) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "comm/gloo/gloo.hpp"
+#include "messages/halfway.hpp"
 #include "messages/socket_control.hpp"
 #include "messages/transport_tests.hpp"
 
@@ -57,6 +58,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   [[nodiscard]] int fd() const { return fd_; }
+  void stop() const { ::kill(pid_, SIGSTOP); }
+  void go_on() const { ::kill(pid_, SIGCONT); }
   void kill() const {
     if (pid_ > 0) ::kill(pid_, SIGKILL);
   }
@@ -142,6 +145,34 @@ TEST(GlooProcess, APeerThatIsKilledWithinAMessageIsNamed) {
     never->wait(soon());
     messages->receive(1, 4, &byte, 1)->wait(soon());
   });
+}
+
+TEST(GlooProcess, AReceiveGivenUpHalfwayLeavesItsMemoryAndOtherTagsAlone) {
+  if (const auto messages = rank_1()) {
+    until_halfway(*messages, 1, [&](std::uint32_t tag) {
+      const Data memory(kLarge, 1);
+      const auto send = messages->send(0, tag, memory.data(), kLarge);
+      exchange(*messages, 0, 50 + tag);
+      EXPECT_TRUE(send->wait(soon()));
+      return false;
+    });
+    return;
+  }
+  Child child;
+  const auto messages = rank_0(child);
+  until_halfway(*messages, 0, [&](std::uint32_t tag) {
+    const Untouched memory(kLarge);
+    auto receive = messages->receive(1, tag, memory.data(), kLarge);
+    memory.await_touch();
+    child.stop();
+    receive.reset();
+    const Data before = memory.copy();
+    child.go_on();
+    exchange(*messages, 1, 50 + tag);
+    EXPECT_EQ(std::memcmp(memory.data(), before.data(), kLarge), 0);
+    return before.back() == 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(GlooProcess, APeerThatEndsInOrderTakesNothingWithIt) {

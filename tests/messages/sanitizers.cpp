@@ -7,4 +7,6 @@ extern "C" const char* __tsan_default_suppressions() {  // NOLINT
          "mutex:mca_pml_ob1\n";
 }
 
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }  // NOLINT
+extern "C" const char* __asan_default_options() {
+  return "detect_leaks=0";
+}  // NOLINT

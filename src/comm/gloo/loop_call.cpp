@@ -18,7 +18,8 @@ void LoopCall::run(gloo::transport::tcp::Device& device, std::function<void()> f
   const int fd = eventfd(1, EFD_CLOEXEC);  // readable from the start
   if (fd < 0) throw IoError(fmt::format("eventfd: {}", std::strerror(errno)));
   device.registerDescriptor(fd, EPOLLIN, this);
-  signal_.wait([this] { return ran_.load(std::memory_order_acquire); }, Deadline::max());
+  constexpr std::chrono::minutes kLongest(10);  // that thread may first finish a large message
+  signal_.wait([this] { return ran_.load(std::memory_order_acquire); }, Clock::now() + kLongest);
   device.unregisterDescriptor(fd, this);
   close(fd);
 }

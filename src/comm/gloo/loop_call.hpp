@@ -1,6 +1,7 @@
 #pragma once
 // Runs a function on gloo's own thread, between two of its events.
 
+#include <atomic>
 #include <functional>
 
 #include <gloo/transport/tcp/device.h>
