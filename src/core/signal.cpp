@@ -20,8 +20,9 @@ void Signal::wake() {
 }
 
 bool Signal::sleep(std::uint32_t seen, Deadline deadline) {
-  const auto left = deadline - Clock::now();
-  if (left <= Clock::duration::zero()) return false;
+  const Deadline now = Clock::now();
+  if (deadline <= now) return false;
+  const auto left = deadline - now;
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   const timespec timeout{.tv_sec = static_cast<time_t>(ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(ns % 1'000'000'000)};
