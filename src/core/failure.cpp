@@ -46,7 +46,7 @@ Failure Failure::current() {
   } catch (const std::exception& e) {
     return {Kind::error, e.what()};
   } catch (...) {
-    return {Kind::error, "an exception of an unknown type"};
+    return {Kind::error, "an exception that is no std::exception"};
   }
 }
 

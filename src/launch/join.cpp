@@ -79,7 +79,7 @@ Joined::Joined(std::shared_ptr<MpiSession> session) : session_(std::move(session
 
 void Joined::meet_by_tcp(const JobEnvironment& environment) {
   alarm_ = std::make_shared<Alarm>(environment.size);
-  token_ = environment.token;
+  job_ = environment.job;
   star_ = Star::meet({.rank = environment.rank,
                       .size = environment.size,
                       .hosts = environment.hosts,
@@ -103,14 +103,15 @@ void Joined::meet_by_mpi() {
     RecordWriter writer(told);
     writer.put(listener->port());
     writer.put_text(meeting.token);
+    writer.put_text(random_token().substr(0, 16));
     for (const std::string& address : own_addresses()) writer.put_text(address);
   }
   session_->broadcast(told, 0);
   RecordReader reader(told);
   meeting.ports = {reader.get<std::uint16_t>()};
   meeting.token = reader.get_text();
+  job_ = reader.get_text();
   while (!reader.at_end()) meeting.hosts.push_back(reader.get_text());
-  token_ = meeting.token;
   star_ = Star::meet(meeting, alarm_, std::move(listener));
   communicate([&](Control&) { return make_mpi(session_); });
 }
@@ -122,7 +123,7 @@ void Joined::communicate(const MakeMessages& make_messages) {
 }
 
 std::string Joined::write_postmortem(std::string_view error) const {
-  return recording_ ? ration::write_postmortem(*recording_, rank(), size(), error, token_) : "";
+  return recording_ ? ration::write_postmortem(*recording_, rank(), size(), error, job_) : "";
 }
 
 void Joined::leave() {

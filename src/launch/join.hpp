@@ -48,7 +48,7 @@ class Joined {
   std::shared_ptr<MpiSession> session_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Recording> recording_;
-  std::string token_;
+  std::string job_;  // tells its files from those of another
   bool left_ = false;
 };
 
