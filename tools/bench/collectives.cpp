@@ -66,9 +66,9 @@ void print_json(const Results& results) {
                                 {"ranks", one.ranks},
                                 {"rounds", one.rounds},
                                 {"seconds", one.seconds},
-                                {"left_seconds", one.left_seconds},
-                                {"left", one.left_seconds / one.seconds},
-                                {"compute", one.compute}});
+                                {"left_by_work_seconds", one.left_by_work},
+                                {"left_by_clock_seconds", one.left_by_clock},
+                                {"slowdown", one.slowdown}});
     }
   } else {
     all["backend"] = results.collectives.front().backend;
@@ -108,14 +108,15 @@ void print_collectives(const std::vector<Measured>& collectives) {
 
 void print_overlaps(const std::vector<Overlap>& overlaps) {
   fmt::print(
-      "T: a reduce_scatter alone; left: of it after 2 T of compute; compute: done meanwhile, by "
-      "what is done with no reduce\n");
-  fmt::print("{:>5} {:>6} {:>10} {:>10} {:>8} {:>8}\n", "ranks", "MiB", "T ms", "left ms", "left/T",
-             "compute");
+      "T: a reduce_scatter alone. Left of it after arithmetic that takes 2 T alone (work), or "
+      "until "
+      "2 T have passed (clock); slowdown: of that arithmetic by the reduce\n");
+  fmt::print("{:>5} {:>6} {:>10} {:>12} {:>12} {:>8}\n", "ranks", "MiB", "T ms", "left/T work",
+             "left/T clock", "slowdown");
   for (const Overlap& one : overlaps) {
-    fmt::print("{:>5} {:>6} {:>10.3f} {:>10.3f} {:>8.3f} {:>8.2f}\n", one.ranks, one.bytes >> 20,
-               one.seconds * 1e3, one.left_seconds * 1e3, one.left_seconds / one.seconds,
-               one.compute);
+    fmt::print("{:>5} {:>6} {:>10.3f} {:>12.3f} {:>12.3f} {:>8.2f}\n", one.ranks, one.bytes >> 20,
+               one.seconds * 1e3, one.left_by_work / one.seconds, one.left_by_clock / one.seconds,
+               one.slowdown);
   }
 }
 

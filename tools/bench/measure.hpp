@@ -38,14 +38,17 @@ struct MeasureOptions {
 std::vector<Measured> measure_collectives(Communicator& communicator,
                                           const MeasureOptions& options);
 
-/// How much of a reduce_scatter is left after a rank has computed for twice as long as it takes.
+/// How much of a reduce_scatter is left after a rank has computed for twice as long as it takes, as
+/// seconds in `synchronize`. Where the thread that reduces shares a core with the compute, the same
+/// arithmetic takes longer than it does alone: so both are told.
 struct Overlap {
   std::size_t bytes = 0;
   int ranks = 0;
   int rounds = 0;
-  double seconds = 0;       ///< of the reduce alone
-  double left_seconds = 0;  ///< in synchronize, after the compute
-  double compute = 0;       ///< done meanwhile, as a fraction of what is done with no reduce
+  double seconds = 0;        ///< of the reduce alone
+  double left_by_work = 0;   ///< after what takes twice as long where nothing is reduced meanwhile
+  double left_by_clock = 0;  ///< after computing until twice as long has passed
+  double slowdown = 0;       ///< of the compute, by the reduce
 };
 Overlap measure_overlap(Communicator& communicator, std::size_t bytes, int rounds);
 

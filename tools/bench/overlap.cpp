@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "bench/measure.hpp"
 #include "bench/meeting.hpp"
@@ -7,19 +8,28 @@
 namespace ration::tools {
 namespace {
 
-/// Arithmetic in registers, for as long; returns how much of it was done.
-double compute(double seconds) {
-  constexpr int kBetweenLooks = 4096;
+/// Arithmetic in registers: a piece is a few microseconds.
+float compute_piece(float x) {
+  constexpr int kLength = 4096;
+  for (int i = 0; i < kLength; ++i) x = x * 0.999F + 0.001F;
+  return x;
+}
+
+/// Returns how many pieces were done in that time.
+std::int64_t compute_for(double seconds) {
   const auto start = Clock::now();
-  float x = 0.5F;
-  double done = 0;
-  while (seconds_since(start) < seconds) {
-    for (int i = 0; i < kBetweenLooks; ++i) x = x * 0.999F + 0.001F;
-    done += 1;
-  }
-  volatile float kept = x;  // else there is no loop
-  static_cast<void>(kept);
-  return done;
+  volatile float kept = 0.5F;
+  std::int64_t pieces = 0;
+  for (; seconds_since(start) < seconds; ++pieces) kept = compute_piece(kept);
+  return pieces;
+}
+
+/// Returns how long it took.
+double compute(std::int64_t pieces) {
+  const auto start = Clock::now();
+  volatile float kept = 0.5F;
+  for (; pieces > 0; --pieces) kept = compute_piece(kept);
+  return seconds_since(start);
 }
 
 }  // namespace
@@ -50,27 +60,37 @@ Overlap measure_overlap(Communicator& communicator, std::size_t bytes, int round
     if (round >= 0) alone.push_back(seconds);
   }
   const double seconds = median(alone);
-  std::vector<double> left;
-  std::vector<double> computed;
-  for (int round = -1; round < rounds; ++round) {
-    meeting.begin();
-    const double undisturbed = compute(2 * seconds);
-    meeting.begin();
-    submit();
-    const double disturbed = compute(2 * seconds);
+  const auto wait = [&] {
     const auto start = Clock::now();
     stream->synchronize();
-    const double rest = meeting.longest(seconds_since(start));
+    return meeting.longest(seconds_since(start));
+  };
+  std::vector<double> by_work;
+  std::vector<double> by_clock;
+  std::vector<double> slowdowns;
+  for (int round = -1; round < rounds; ++round) {
+    meeting.begin();
+    const std::int64_t pieces = compute_for(2 * seconds);
+    meeting.begin();
+    submit();
+    const double slowdown = compute(pieces) / (2 * seconds);
+    const double left_by_work = wait();
+    meeting.begin();
+    submit();
+    compute_for(2 * seconds);
+    const double left_by_clock = wait();
     if (round < 0) continue;
-    left.push_back(rest);
-    computed.push_back(disturbed / undisturbed);
+    by_work.push_back(left_by_work);
+    by_clock.push_back(left_by_clock);
+    slowdowns.push_back(meeting.longest(slowdown));
   }
   return {.bytes = bytes,
           .ranks = communicator.size(),
           .rounds = rounds,
           .seconds = seconds,
-          .left_seconds = median(left),
-          .compute = median(computed)};
+          .left_by_work = median(by_work),
+          .left_by_clock = median(by_clock),
+          .slowdown = median(slowdowns)};
 }
 
 }  // namespace ration::tools
