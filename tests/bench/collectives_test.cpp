@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -48,13 +49,13 @@ bool is_built(const std::string& backend) {
 
 /// The ranks of a job by hand, all at once.
 std::string by_hand(int ranks, const std::string& flags) {
-  std::string script = "set -e; export MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
-                       std::to_string(20000 + getpid() % 10000) +
-                       " WORLD_SIZE=" + std::to_string(ranks) + "; ";
+  std::string script =
+      fmt::format("set -e; export MASTER_ADDR=127.0.0.1 MASTER_PORT={} WORLD_SIZE={}; ",
+                  20000 + getpid() % 10000, ranks);
   for (int rank = 1; rank < ranks; ++rank) {
-    script += "RANK=" + std::to_string(rank) + " " + kCommand + flags + " & ";
+    script += fmt::format("RANK={} {}{} & ", rank, kCommand, flags);
   }
-  return script + "RANK=0 " + kCommand + flags + "; wait";
+  return script + fmt::format("RANK=0 {}{}; wait", kCommand, flags);
 }
 
 std::set<std::string> peers_of(const json& one) {
