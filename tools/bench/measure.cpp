@@ -16,26 +16,24 @@ namespace {
 constexpr OperationKind kKinds[] = {OperationKind::reduce_scatter, OperationKind::all_gather,
                                     OperationKind::all_reduce};
 
-/// Two whole buffers.
+/// Two whole buffers, of a contender's kind of memory.
 struct Buffers {
-  std::unique_ptr<Memory> send;
-  std::unique_ptr<Memory> recv;
+  float* send = nullptr;
+  float* recv = nullptr;
 };
 
 struct Contender {
   std::unique_ptr<Peer> peer;
-  const Buffers* buffers = nullptr;
+  Buffers buffers;
 };
 
-float* floats(const std::unique_ptr<Memory>& memory) {
-  return reinterpret_cast<float*>(memory->data());
+Buffers of(Memory& send, Memory& recv) {
+  return {reinterpret_cast<float*>(send.data()), reinterpret_cast<float*>(recv.data())};
 }
 
 Work work_of(const Contender& contender, OperationKind kind, std::size_t count) {
-  return {.kind = kind,
-          .count = count,
-          .send = floats(contender.buffers->send),
-          .recv = floats(contender.buffers->recv)};
+  return {
+      .kind = kind, .count = count, .send = contender.buffers.send, .recv = contender.buffers.recv};
 }
 
 /// Every rank sends ones to be summed, and gathers its number plus one.
@@ -115,20 +113,27 @@ void measure_size(Communicator& communicator, std::size_t bytes, const MeasureOp
 std::vector<Measured> measure_collectives(Communicator& communicator,
                                           const MeasureOptions& options) {
   const std::size_t most = *std::max_element(options.bytes.begin(), options.bytes.end());
-  const Buffers own{communicator.allocate(most), communicator.allocate(most)};
-  const Buffers plain{allocate_host(most), allocate_host(most)};
   const int ranks = communicator.size();
   std::vector<Contender> contenders;
   const auto add = [&](std::unique_ptr<Peer> peer, const Buffers& buffers) {
-    if (peer) contenders.push_back({std::move(peer), &buffers});
+    if (peer) contenders.push_back({std::move(peer), buffers});
   };
-  add(make_own_peer(communicator), own);
-  if (options.processes) {
+  const auto send = communicator.allocate(most);
+  const auto recv = communicator.allocate(most);
+  add(make_own_peer(communicator), of(*send, *recv));
+  std::vector<float> plain_send;
+  std::vector<float> plain_recv;
+  if (options.processes) {  // what any program has
+    plain_send.resize(most / sizeof(float));
+    plain_recv.resize(most / sizeof(float));
+    const Buffers plain{plain_send.data(), plain_recv.data()};
     add(make_mpi_peer(communicator.control()), plain);
     add(make_gloo_peer(communicator.control()), plain);
     add(make_threads_peer(communicator.rank(), ranks, most), plain);
   }
-  add(make_triad(ranks), plain);
+  const auto triad_send = allocate_host(most);
+  const auto triad_recv = allocate_host(most);
+  add(make_triad(ranks), of(*triad_send, *triad_recv));
   std::vector<Measured> measured;
   for (const std::size_t bytes : options.bytes) {
     measure_size(communicator, bytes, options, contenders, measured);
