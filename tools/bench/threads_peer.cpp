@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <barrier>
+#include <cstring>
 #include <exception>
 #include <thread>
 #include <vector>
+
+#include <sched.h>
 
 #include "bench/peers.hpp"
 #include "comm/threads/threads.hpp"
@@ -10,6 +13,14 @@
 
 namespace ration::tools {
 namespace {
+
+/// mpirun binds a rank to a core, and all its threads would share that; a program of threads has
+/// them all.
+void use_all_cores() {
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof all);
+  sched_setaffinity(0, sizeof all, &all);  // of the ones this machine lets us have
+}
 
 /// Where the threads are not: nothing to do, which takes no time.
 class Elsewhere final : public Peer {
@@ -57,6 +68,7 @@ class ThreadsPeer final : public Peer {
  private:
   void serve(std::size_t rank) {
     log::set_thread_rank(static_cast<int>(rank));
+    use_all_cores();
     Communicator& communicator = *communicators_[rank];
     const std::unique_ptr<Memory> send = communicator.allocate(bytes_);
     const std::unique_ptr<Memory> recv = communicator.allocate(bytes_);
