@@ -1,29 +1,19 @@
-// `ration bench collectives`: the threads backend beside a triad.
-//
-// The triad is what the same threads could do at best: each reads as many streams of as many bytes,
-// and writes as many, as the collective makes a rank read and write, with plain loops, in memory of
-// its own, and waits for nobody. For N ranks and a whole buffer of B bytes a rank
-//  - reduce_scatter reads N streams of B/N and writes one: to[i] = a[i] + b[i] + ...
-//  - all_gather copies N - 1 streams of B/N (the own shard is in place)
-//  - all_reduce does the one, then the other.
-// The two are timed in turn in one run, because a machine's bandwidth changes from minute to
-// minute.
+// `ration bench collectives`: the library's collectives beside others' and beside a triad.
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
+#include <cstdlib>
 #include <memory>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <ration/error.hpp>
+#include <ration/launch.hpp>
 
-#include "comm/threads/threads.hpp"
+#include "bench/measure.hpp"
 #include "commands.hpp"
-#include "core/log.hpp"
+#include "launch/environment.hpp"
 
 namespace ration::tools {
 namespace {
@@ -32,213 +22,178 @@ struct Options {
   std::vector<std::size_t> mebibytes{1, 16, 256};
   std::vector<int> ranks{2, 4};
   int rounds = 0;
+  bool overlap = false;
   bool json = false;
 };
 
-struct Result {
-  OperationKind kind{};
-  std::size_t bytes = 0;
-  int ranks = 0;
-  int rounds = 0;
-  double seconds = 0;
-  double triad_seconds = 0;
+/// What rank 0 has seen.
+struct Results {
+  std::vector<Measured> collectives;
+  std::vector<Overlap> overlaps;
 };
 
-constexpr OperationKind kKinds[] = {OperationKind::reduce_scatter, OperationKind::all_gather,
-                                    OperationKind::all_reduce};
-
-/// Memory and work of one rank, for both.
-class Rank {
- public:
-  Rank(Communicator& communicator, std::size_t bytes)
-      : communicator_(communicator),
-        stream_(communicator.make_stream("bench")),
-        ranks_(static_cast<std::size_t>(communicator.size())),
-        count_(bytes / sizeof(float) / ranks_),
-        send_(communicator.allocate(bytes)),
-        recv_(communicator.allocate(bytes)) {
-    std::fill_n(floats(*send_), count_ * ranks_, 1.0F);
-    std::fill_n(floats(*recv_), count_ * ranks_, 1.0F);
-  }
-
-  void collective(OperationKind kind) {
-    const bool gathers = kind == OperationKind::all_gather;
-    const auto self = static_cast<std::size_t>(communicator_.rank());
-    communicator_.submit(*stream_,
-                         {.kind = kind,
-                          .count = kind == OperationKind::all_reduce ? count_ * ranks_ : count_,
-                          .send = gathers ? floats(*recv_) + self * count_ : floats(*send_),
-                          .recv = floats(*recv_),
-                          .tag = "bench"});
-    stream_->synchronize();
-  }
-
-  void triad(OperationKind kind) {
-    if (kind != OperationKind::all_gather) sum(floats(*send_), floats(*recv_));
-    if (kind != OperationKind::reduce_scatter) {
-      for (std::size_t i = 1; i < ranks_; ++i) {
-        std::memcpy(floats(*recv_) + i * count_, floats(*send_) + i * count_,
-                    count_ * sizeof(float));
-      }
+nlohmann::json as_json(const Measured& measured) {
+  const double own = measured.timings.front().seconds.value_or(0);
+  const double triad = measured.timings.back().seconds.value_or(0);
+  auto peers = nlohmann::json::array();
+  for (std::size_t i = 1; i + 1 < measured.timings.size(); ++i) {
+    const Timing& timing = measured.timings[i];
+    nlohmann::json peer{{"name", timing.name}, {"seconds", nullptr}, {"ratio", nullptr}};
+    if (timing.seconds) {
+      peer["seconds"] = *timing.seconds;
+      peer["ratio"] = *timing.seconds / own;
     }
+    peers.push_back(std::move(peer));
   }
-
-  void barrier() {
-    communicator_.submit(*stream_, {.kind = OperationKind::barrier, .tag = "bench"});
-    stream_->synchronize();
-  }
-
- private:
-  static float* floats(Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
-
-  void sum(const float* from, float* __restrict to) const {
-    const std::size_t n = count_;
-    if (ranks_ == 2) {
-      for (std::size_t i = 0; i < n; ++i) to[i] = from[i] + from[n + i];
-    } else if (ranks_ == 4) {
-      for (std::size_t i = 0; i < n; ++i) {
-        to[i] = from[i] + from[n + i] + from[2 * n + i] + from[3 * n + i];
-      }
-    } else {  // in pieces that stay in the first cache, so that memory is still passed once
-      constexpr std::size_t kPiece = 1024;
-      for (std::size_t begin = 0; begin < n; begin += kPiece) {
-        const std::size_t end = std::min(n, begin + kPiece);
-        for (std::size_t i = begin; i < end; ++i) to[i] = from[i];
-        for (std::size_t r = 1; r < ranks_; ++r) {
-          for (std::size_t i = begin; i < end; ++i) to[i] += from[r * n + i];
-        }
-      }
-    }
-  }
-
-  Communicator& communicator_;
-  std::unique_ptr<Stream> stream_;
-  std::size_t ranks_;
-  std::size_t count_;  // of a shard
-  std::unique_ptr<Memory> send_;
-  std::unique_ptr<Memory> recv_;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return {{"operation", name_of(measured.kind)},
+          {"backend", measured.backend},
+          {"bytes", measured.bytes},
+          {"ranks", measured.ranks},
+          {"rounds", measured.rounds},
+          {"seconds", own},
+          {"peers", std::move(peers)},
+          {"triad_seconds", triad},
+          {"ratio", own / triad}};
 }
 
-/// From the first rank's start to the last one's end.
-class Round {
- public:
-  explicit Round(int ranks)
-      : starts_(static_cast<std::size_t>(ranks)), ends_(static_cast<std::size_t>(ranks)) {}
-  template <class Work>
-  void time(int rank, const Work& work) {
-    starts_[static_cast<std::size_t>(rank)] = Clock::now();
-    work();
-    ends_[static_cast<std::size_t>(rank)] = Clock::now();
-  }
-  [[nodiscard]] double seconds() const {
-    const auto length = *std::max_element(ends_.begin(), ends_.end()) -
-                        *std::min_element(starts_.begin(), starts_.end());
-    return std::chrono::duration<double>(length).count();
-  }
-
- private:
-  std::vector<Clock::time_point> starts_;
-  std::vector<Clock::time_point> ends_;
-};
-
-void measure(int ranks, std::size_t bytes, const Options& options, std::vector<Result>& results) {
-  // Small ones many times between two looks at the clock.
-  constexpr std::size_t kBytesPerRound = std::size_t{64} << 20;
-  const std::size_t repeats = std::max<std::size_t>(1, kBytesPerRound / bytes);
-  const int rounds = options.rounds > 0 ? options.rounds : (bytes >= kBytesPerRound ? 15 : 40);
-  const auto communicators = make_threads(ranks);
-  Round collective(ranks);
-  Round triad(ranks);
-  std::vector<std::vector<double>> times(std::size(kKinds) * 2);
-  const auto run = [&](int rank) {
-    log::set_thread_rank(rank);
-    Rank self(*communicators[static_cast<std::size_t>(rank)], bytes);
-    for (int round = -1; round < rounds; ++round) {  // the first warms up
-      for (std::size_t k = 0; k < std::size(kKinds); ++k) {
-        self.barrier();
-        collective.time(rank, [&] {
-          for (std::size_t i = 0; i < repeats; ++i) self.collective(kKinds[k]);
-        });
-        self.barrier();
-        triad.time(rank, [&] {
-          for (std::size_t i = 0; i < repeats; ++i) self.triad(kKinds[k]);
-        });
-        self.barrier();
-        if (rank == 0 && round >= 0) {
-          times[2 * k].push_back(collective.seconds() / static_cast<double>(repeats));
-          times[2 * k + 1].push_back(triad.seconds() / static_cast<double>(repeats));
-        }
-      }
+void print_json(const Results& results) {
+  nlohmann::json all = nlohmann::json::object();
+  if (!results.overlaps.empty()) {
+    all["overlap"] = nlohmann::json::array();
+    for (const Overlap& one : results.overlaps) {
+      all["overlap"].push_back({{"operation", name_of(OperationKind::reduce_scatter)},
+                                {"bytes", one.bytes},
+                                {"ranks", one.ranks},
+                                {"rounds", one.rounds},
+                                {"seconds", one.seconds},
+                                {"left_by_work_seconds", one.left_by_work},
+                                {"left_by_clock_seconds", one.left_by_clock},
+                                {"slowdown", one.slowdown}});
     }
-    self.barrier();
-  };
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t k = 0; k < std::size(kKinds); ++k) {
-    results.push_back(
-        {kKinds[k], bytes, ranks, rounds, median(times[2 * k]), median(times[2 * k + 1])});
+  } else {
+    all["backend"] = results.collectives.front().backend;
+    all["collectives"] = nlohmann::json::array();
+    for (const Measured& one : results.collectives) all["collectives"].push_back(as_json(one));
+  }
+  fmt::print("{}\n", all.dump(2));
+}
+
+void print_collectives(const std::vector<Measured>& collectives) {
+  fmt::print(
+      "ours: {}. Times are medians; a ratio is the other's time by ours, of the triad ours by "
+      "its\n",
+      collectives.front().backend);
+  fmt::print("{:<15} {:>5} {:>6}", "operation", "ranks", "MiB");
+  for (const Timing& timing : collectives.front().timings) {
+    fmt::print(" {:>11}", timing.name + " ms");
+    if (timing.name != "ours") fmt::print(" {:>6}", "ratio");
+  }
+  fmt::print("\n");
+  for (const Measured& one : collectives) {
+    fmt::print("{:<15} {:>5} {:>6}", name_of(one.kind), one.ranks, one.bytes >> 20);
+    const double own = one.timings.front().seconds.value_or(0);
+    for (std::size_t i = 0; i < one.timings.size(); ++i) {
+      if (!one.timings[i].seconds) {
+        fmt::print(" {:>11} {:>6}", "-", "-");
+        continue;
+      }
+      const double seconds = *one.timings[i].seconds;
+      fmt::print(" {:>11.3f}", seconds * 1e3);
+      const bool triad = i + 1 == one.timings.size();
+      if (i > 0) fmt::print(" {:>6.2f}", triad ? own / seconds : seconds / own);
+    }
+    fmt::print("\n");
   }
 }
 
-void print_json(const std::vector<Result>& results) {
-  auto list = nlohmann::json::array();
-  for (const Result& r : results) {
-    list.push_back({{"operation", name_of(r.kind)},
-                    {"bytes", r.bytes},
-                    {"ranks", r.ranks},
-                    {"rounds", r.rounds},
-                    {"seconds", r.seconds},
-                    {"triad_seconds", r.triad_seconds},
-                    {"ratio", r.seconds / r.triad_seconds}});
-  }
-  fmt::print("{}\n", nlohmann::json{{"backend", "threads"}, {"collectives", list}}.dump(2));
-}
-
-void print_table(const std::vector<Result>& results) {
-  fmt::print("{:<15} {:>5} {:>9} {:>12} {:>12} {:>7}\n", "operation", "ranks", "MiB", "median ms",
-             "triad ms", "ratio");
-  for (const Result& r : results) {
-    fmt::print("{:<15} {:>5} {:>9} {:>12.3f} {:>12.3f} {:>7.2f}\n", name_of(r.kind), r.ranks,
-               r.bytes >> 20, r.seconds * 1e3, r.triad_seconds * 1e3, r.seconds / r.triad_seconds);
+void print_overlaps(const std::vector<Overlap>& overlaps) {
+  fmt::print(
+      "T: a reduce_scatter alone. Left of it after arithmetic that takes 2 T alone (work), or "
+      "until "
+      "2 T have passed (clock); slowdown: of that arithmetic by the reduce\n");
+  fmt::print("{:>5} {:>6} {:>10} {:>12} {:>12} {:>8}\n", "ranks", "MiB", "T ms", "left/T work",
+             "left/T clock", "slowdown");
+  for (const Overlap& one : overlaps) {
+    fmt::print("{:>5} {:>6} {:>10.3f} {:>12.3f} {:>12.3f} {:>8.2f}\n", one.ranks, one.bytes >> 20,
+               one.seconds * 1e3, one.left_by_work / one.seconds, one.left_by_clock / one.seconds,
+               one.slowdown);
   }
 }
 
-void run(const Options& options) {
-  std::vector<Result> results;
-  for (const int ranks : options.ranks) {
-    for (const std::size_t size : options.mebibytes) {
-      measure(ranks, size << 20, options, results);
-    }
+/// What a rank does.
+void measure(Communicator& communicator, const Options& options, bool processes, Results& results) {
+  Results own;
+  if (options.overlap) {
+    const std::size_t most = *std::max_element(options.mebibytes.begin(), options.mebibytes.end());
+    own.overlaps.push_back(measure_overlap(communicator, most << 20, options.rounds));
+  } else {
+    MeasureOptions asked{.rounds = options.rounds, .processes = processes};
+    for (const std::size_t size : options.mebibytes) asked.bytes.push_back(size << 20);
+    own.collectives = measure_collectives(communicator, asked);
   }
-  options.json ? print_json(results) : print_table(results);
+  if (communicator.rank() != 0) return;
+  results.collectives.insert(results.collectives.end(), own.collectives.begin(),
+                             own.collectives.end());
+  results.overlaps.insert(results.overlaps.end(), own.overlaps.begin(), own.overlaps.end());
+}
+
+int run(const Options& options) {
+  const bool processes = read_environment().has_value();
+  if (options.overlap) {  // without a thread that reduces there is nothing to see
+    setenv("RATION_PROCESSES", "streams", 0);
+    setenv("RATION_THREADS", "streams", 0);
+  }
+  Results results;
+  for (const int ranks : processes ? std::vector<int>{1} : options.ranks) {
+    std::string name = "ration";
+    std::string flag = fmt::format("--ranks={}", ranks);
+    char* arguments[] = {name.data(), flag.data(), nullptr};
+    const int exit_code =
+        launch(2, arguments,
+               [&](World& world) { measure(*world.communicator(), options, processes, results); },
+               {.handle_signals = false});
+    if (exit_code != 0) return exit_code;
+  }
+  if (results.collectives.empty() && results.overlaps.empty()) return 0;  // rank 0 prints
+  if (options.json) {
+    print_json(results);
+  } else if (options.overlap) {
+    print_overlaps(results.overlaps);
+  } else {
+    print_collectives(results.collectives);
+  }
+  return 0;
 }
 
 }  // namespace
 
-void add_bench_collectives(CLI::App& bench, int&) {
+void add_bench_collectives(CLI::App& bench, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = bench.add_subcommand(
       "collectives",
-      "Collectives among threads, beside plain loops over the same bytes (the triad)");
+      "Collectives beside plain loops over the same bytes (the triad): among threads, or, below a "
+      "process launcher, between processes, and then beside MPI's own, gloo's own and the threads "
+      "backend too");
   command->add_option("--sizes", options->mebibytes, "MiB of each rank's whole buffer")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  command->add_option("--ranks", options->ranks, "Numbers of ranks")
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Numbers of ranks, as threads; ignored below a process launcher")
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   command->add_option("--rounds", options->rounds, "Rounds; 0: 40, or 15 for the large ones")
       ->check(CLI::Range(0, 1000000));
+  command->add_flag(
+      "--overlap", options->overlap,
+      "What is left of a reduce_scatter of the largest size, which takes T, after 2 T "
+      "of compute. It needs a thread that reduces meanwhile: as if by "
+      "RATION_PROCESSES=streams (threads: RATION_THREADS=streams), unless they are "
+      "set to something else");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options] { run(*options); });
+  command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 
 }  // namespace ration::tools
