@@ -52,7 +52,11 @@ inline Backend between_processes(const std::string& name, ProcessRanks options, 
           std::move(several)};
 }
 
+/// Where not empty: what the suite runs over instead of the backends below.
+inline std::vector<Backend> other_backends;
+
 inline std::vector<Backend> bare_backends() {
+  if (!other_backends.empty()) return other_backends;
   using Mode = ThreadsOptions::Mode;
   return {{"direct", [](int ranks) { return make_backend_threads(ranks, Mode::direct, false); }},
           {"streams", [](int ranks) { return make_backend_threads(ranks, Mode::streams, false); }},
@@ -66,6 +70,7 @@ inline std::vector<Backend> bare_backends() {
 }
 
 inline std::vector<Backend> checked_backends() {
+  if (!other_backends.empty()) return {};
   using Mode = ThreadsOptions::Mode;
   return {{"checked", [](int ranks) { return make_backend_threads(ranks, Mode::direct, true); }},
           {"checked_streams",

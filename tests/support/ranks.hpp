@@ -9,9 +9,16 @@
 
 namespace ration {
 
+/// Where each rank is a process that runs the same test: which one this is. -1: all are here.
+inline int only_rank = -1;
+
 /// Returns when all have returned; then throws the first rank's exception, if any threw.
 template <class Function>
 void run_ranks(int ranks, const Function& function) {
+  if (only_rank >= 0) {
+    if (only_rank < ranks) function(only_rank);
+    return;
+  }
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
