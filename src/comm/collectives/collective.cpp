@@ -8,7 +8,9 @@
 namespace ration {
 namespace {
 
-enum MessagePart : unsigned { kPostingPart, kDataPart };
+// Parts of an operation's messages.
+constexpr unsigned kPostingPart = 0;
+constexpr unsigned kDataPart = 1;
 
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;     // of a gather or broadcast
 constexpr std::size_t kStagingBytes = std::size_t{32} << 20;  // of a reduce

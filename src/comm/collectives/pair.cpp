@@ -8,7 +8,9 @@
 namespace ration {
 namespace {
 
-enum MessagePart : unsigned { kPostingPart = 2, kDataPart = 3 };
+// Parts of a send's messages; a collective's are 0 and 1.
+constexpr unsigned kPostingPart = 2;
+constexpr unsigned kDataPart = 3;
 
 bool reached(const std::atomic<std::uint64_t>& counter, std::uint64_t number) {
   return counter.load(std::memory_order_acquire) > number;

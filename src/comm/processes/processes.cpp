@@ -157,8 +157,8 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
   }
   std::unique_ptr<Control> control = job_.star->control(mine.group, seat.names, seat.rank);
   const int place = seat.rank;
-  auto group = SharedGroup::make(std::move(seat), *control, group_->stream_mode(), job_.alarm,
-                                 job_.messages, group_->indices(), group_.get());
+  auto group = SharedGroup::make(seat, *control, group_->stream_mode(), job_.alarm, job_.messages,
+                                 group_->indices(), group_.get());
   return std::make_shared<ProcessCommunicator>(std::move(group), place, job_, std::move(control));
 }
 
@@ -253,7 +253,7 @@ std::shared_ptr<Communicator> make_processes(std::shared_ptr<Star> star,
   const bool one_host = seat.near.size() == z(size);
   const StreamMode stream_mode =
       one_host || options.stream_mode ? ranks[0].stream_mode : StreamMode::streams;
-  auto group = SharedGroup::make(std::move(seat), *control, stream_mode, job.alarm, job.messages,
+  auto group = SharedGroup::make(seat, *control, stream_mode, job.alarm, job.messages,
                                  std::make_shared<IndexPool>(), nullptr);
   log::debug("{} processes, {} on this host, messages by {}, {}", size, group->near().size(),
              job.messages->name(), stream_mode == StreamMode::direct ? "direct" : "streams");

@@ -51,8 +51,8 @@ SharedGroup::~SharedGroup() {
   indices_->give_back(index_);
 }
 
-std::shared_ptr<SharedGroup> SharedGroup::make(Seat seat, Control& control, StreamMode stream_mode,
-                                               std::shared_ptr<Alarm> alarm,
+std::shared_ptr<SharedGroup> SharedGroup::make(const Seat& seat, Control& control,
+                                               StreamMode stream_mode, std::shared_ptr<Alarm> alarm,
                                                std::shared_ptr<Messages> messages,
                                                std::shared_ptr<IndexPool> indices,
                                                const SharedGroup* parent) {

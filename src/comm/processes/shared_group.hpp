@@ -24,8 +24,8 @@ class SharedGroup final : public RankGroup {
   /// Collective, by `control` of the group. Where a host's processes cannot open each other's
   /// memory (said once) they become far from each other. `parent`'s memory can be read in its parts
   /// too.
-  static std::shared_ptr<SharedGroup> make(Seat seat, Control& control, StreamMode stream_mode,
-                                           std::shared_ptr<Alarm> alarm,
+  static std::shared_ptr<SharedGroup> make(const Seat& seat, Control& control,
+                                           StreamMode stream_mode, std::shared_ptr<Alarm> alarm,
                                            std::shared_ptr<Messages> messages,
                                            std::shared_ptr<IndexPool> indices,
                                            const SharedGroup* parent);
