@@ -15,6 +15,16 @@ function(ration_flags target)
   endif()
 endfunction()
 
+# For what calls gloo and MPI itself, where they are built in.
+function(ration_link_backends target)
+  if(RATION_WITH_GLOO)
+    target_link_libraries(${target} PRIVATE gloo)
+  endif()
+  if(RATION_WITH_MPI)
+    target_link_libraries(${target} PRIVATE MPI::MPI_CXX)
+  endif()
+endfunction()
+
 # Compiles each SOURCE once per instruction set into `target`: with RATION_LEVEL defined to baseline, x86_64_v3 or x86_64_v4, which
 # the source takes as its namespace. No contraction, no errno, no trapping: the same bits in each.
 function(ration_kernels target)

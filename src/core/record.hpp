@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -80,6 +81,12 @@ class RecordReader {
   const std::vector<std::byte>& bytes_;
   std::size_t position_ = 0;
 };
+
+/// Records one behind the other: a fold in which each rank gets what all have said.
+inline void concatenate(std::span<const std::vector<std::byte>> records,
+                        std::vector<std::byte>& all) {
+  for (const auto& record : records) all.insert(all.end(), record.begin(), record.end());
+}
 
 /// A record that is one plain value.
 template <class T>

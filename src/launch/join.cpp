@@ -3,40 +3,18 @@
 #include <random>
 #include <utility>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-
 #include <fmt/format.h>
 
 #include <ration/error.hpp>
 
 #include "comm/gloo/gloo.hpp"
+#include "comm/local_address.hpp"
 #include "comm/postmortem.hpp"
 #include "core/log.hpp"
 #include "core/record.hpp"
 
 namespace ration {
 namespace {
-
-// Where this process can be reached; loopback last, for ranks of a host without a network.
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) == 0) {
-    for (const ifaddrs* i = list; i; i = i->ifa_next) {
-      const bool up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
-      if (!up || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
-      char text[INET_ADDRSTRLEN] = {};
-      const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
-      if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof text)) addresses.emplace_back(text);
-    }
-    freeifaddrs(list);
-  }
-  addresses.emplace_back("127.0.0.1");
-  return addresses;
-}
 
 std::string random_token() {
   std::random_device random;
@@ -104,7 +82,7 @@ void Joined::meet_by_mpi() {
     writer.put(listener->port());
     writer.put_text(meeting.token);
     writer.put_text(random_token().substr(0, 16));
-    for (const std::string& address : own_addresses()) writer.put_text(address);
+    for (const std::string& address : reachable_addresses()) writer.put_text(address);
   }
   session_->broadcast(told, 0);
   RecordReader reader(told);

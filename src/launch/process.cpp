@@ -14,12 +14,11 @@ namespace ration::launching {
 namespace {
 
 void print(int rank, const Failure& failure, const std::string& postmortem) {
-  std::string line = fmt::format("ration: {}", one_line(rank, failure.text));
-  if (!line.starts_with(fmt::format("ration: rank {}:", rank))) {
-    line = fmt::format("ration: rank {}: {}", rank, line.substr(8));
-  }
+  std::string line = one_line(rank, failure.text);
+  const std::string own = fmt::format("rank {}: ", rank);
+  if (!line.starts_with(own)) line = own + line;  // heard of another
   if (!postmortem.empty()) line += fmt::format(" (last operations: {})", postmortem);
-  std::fputs((line + "\n").c_str(), stderr);
+  std::fputs(fmt::format("ration: {}\n", line).c_str(), stderr);
 }
 
 }  // namespace
@@ -28,7 +27,6 @@ int run_process(const JobEnvironment& environment, const Body& body,
                 const std::shared_ptr<World::StopState>& stop) {
   int rank = environment.rank;
   log::set_thread_rank(rank);
-  Failure failure;
   try {
     Joined joined(environment);
     rank = joined.rank();
@@ -44,16 +42,15 @@ int run_process(const JobEnvironment& environment, const Body& body,
       return 0;
     } catch (...) {
       // Said before anything else: the launcher may end this process in a moment.
-      failure = Failure::current();
-      joined.communicator() ? joined.communicator()->abort(one_line(rank, failure.text)) : void();
+      const Failure failure = Failure::current();
+      if (joined.communicator()) joined.communicator()->abort(one_line(rank, failure.text));
       print(rank, failure, joined.write_postmortem(failure.text));
       return 1;
     }
   } catch (...) {
-    failure = Failure::current();
+    print(rank, Failure::current(), "");
+    return 1;
   }
-  print(rank, failure, "");
-  return 1;
 }
 
 }  // namespace ration::launching

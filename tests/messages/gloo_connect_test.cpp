@@ -17,8 +17,8 @@
 
 #include <ration/error.hpp>
 
-#include "comm/gloo/local_address.hpp"
 #include "comm/gloo/signal_mask.hpp"
+#include "comm/local_address.hpp"
 #include "messages/gloo_ranks.hpp"
 #include "messages/transport_tests.hpp"
 #include "support/deadline.hpp"

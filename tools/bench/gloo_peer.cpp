@@ -16,8 +16,8 @@
 #include <ration/error.hpp>
 
 #include "bench/peers.hpp"
-#include "comm/gloo/local_address.hpp"
 #include "comm/gloo/signal_mask.hpp"
+#include "comm/local_address.hpp"
 #include "core/record.hpp"
 
 namespace ration::tools {

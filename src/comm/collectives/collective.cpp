@@ -16,10 +16,6 @@ constexpr std::size_t kPieceBytes = std::size_t{4} << 20;     // of a gather or 
 constexpr std::size_t kStagingBytes = std::size_t{32} << 20;  // of a reduce
 constexpr std::size_t kLeastPiece = 4096;
 
-bool reached(const std::atomic<std::uint64_t>& counter, std::uint64_t number) {
-  return counter.load(std::memory_order_acquire) > number;
-}
-
 std::size_t pieces_of(std::size_t whole, std::size_t piece) {
   return (whole + piece - 1) / piece;
 }
@@ -62,9 +58,20 @@ bool CollectiveTask::any_messages(Place Posting::*place) const {
   return false;
 }
 
+std::size_t CollectiveTask::near_index() const {
+  const auto& near = group().near();
+  return static_cast<std::size_t>(std::find(near.begin(), near.end(), rank()) - near.begin());
+}
+
 CollectiveTask::Remote& CollectiveTask::remote() {
   if (!remote_) remote_ = std::make_unique<Remote>();
   return *remote_;
+}
+
+CollectiveTask::Part CollectiveTask::piece_of(int rank, std::size_t piece) const {
+  const Part whole = part(rank);
+  const std::size_t begin = std::min(piece * remote_->piece, whole.count);
+  return {whole.begin + begin, std::min(remote_->piece, whole.count - begin)};
 }
 
 std::byte* CollectiveTask::staged(std::size_t piece, int peer, bool incoming) const {
@@ -149,8 +156,13 @@ bool CollectiveTask::posted_by_all(bool may_block) {
   return far_posted(may_block);
 }
 
+void CollectiveTask::start_pieces(std::size_t pieces, Pieces::Start start, Pieces::Finish finish) {
+  remote().pieces = std::make_unique<Pieces>(waiter_, group().message_tag(number_, kDataPart),
+                                             pieces, std::move(start), std::move(finish));
+}
+
 bool CollectiveTask::advance_pieces(bool may_block) {
-  if (!remote_ || !remote_->pieces) return true;
+  if (!in_pieces()) return true;
   if (!remote_->pieces->advance([&] { return what(); }, may_block)) return false;
   remote_->pieces.reset();
   return true;
@@ -180,8 +192,7 @@ void CollectiveTask::finish() {
 // --- reductions ---
 
 bool CollectiveTask::reduce(bool may_block) {
-  const bool reads_memory = !remote_ || !remote_->pieces;
-  if (reads_memory) {
+  if (!in_pieces()) {
     if (!posted_by_all(may_block)) return false;
     if (Posting::is_eager(operation_) || !any_messages(&Posting::source)) {
       sum_own_part();
@@ -231,12 +242,7 @@ void CollectiveTask::start_reduce() {
   remote.piece = std::max(std::size_t{1}, std::min(std::max(budget, kLeastPiece), longest));
   remote.staging =
       group().staging().take(2 * Pieces::kDepth * ranks * remote.piece * size_of(operation_.type));
-  const auto piece_of = [this](int of, std::size_t piece) {
-    const Part whole = part(of);
-    const std::size_t begin = std::min(piece * remote_->piece, whole.count);
-    return Part{whole.begin + begin, std::min(remote_->piece, whole.count - begin)};
-  };
-  const auto start = [this, piece_of](std::size_t piece, Exchange& exchange) {
+  const auto start = [this](std::size_t piece, Exchange& exchange) {
     const std::size_t element = size_of(operation_.type);
     const Part mine = piece_of(rank(), piece);
     for (int peer = 0; peer < size(); ++peer) {
@@ -252,9 +258,8 @@ void CollectiveTask::start_reduce() {
       }
     }
   };
-  remote.pieces = std::make_unique<Pieces>(waiter_, group().message_tag(number_, kDataPart),
-                                           pieces_of(longest, remote.piece), start,
-                                           [this](std::size_t piece) { sum_piece(piece); });
+  start_pieces(pieces_of(longest, remote.piece), start,
+               [this](std::size_t piece) { sum_piece(piece); });
 }
 
 const void* CollectiveTask::outgoing_piece(int peer, std::size_t piece, Part elements) const {
@@ -266,10 +271,8 @@ const void* CollectiveTask::outgoing_piece(int peer, std::size_t piece, Part ele
 }
 
 void CollectiveTask::sum_piece(std::size_t piece) {
-  const Part whole = part(rank());
-  const std::size_t begin = std::min(piece * remote_->piece, whole.count);
-  const std::size_t count = std::min(remote_->piece, whole.count - begin);
-  if (count == 0) return;
+  const Part mine = piece_of(rank(), piece);
+  if (mine.count == 0) return;
   const trace::Span span(name_of(operation_.kind).data(), operation_.tag, stream_);
   const Alarm::Reading reading(group().alarm());
   std::vector<const void*> sources;
@@ -279,23 +282,23 @@ void CollectiveTask::sum_piece(std::size_t piece) {
       continue;
     }
     const void* memory = peer == rank() ? operation_.send : group().find(posting(peer).source);
-    const void* from = work::at(memory, whole.begin + begin, operation_.send_type);
+    const void* from = work::at(memory, mine.begin, operation_.send_type);
     if (operation_.send_type != operation_.type) {  // as the messages' are: rounded already
       std::byte* to = staged(piece, peer, true);
-      arithmetic().cast(from, operation_.send_type, to, operation_.type, count);
+      arithmetic().cast(from, operation_.send_type, to, operation_.type, mine.count);
       from = to;
     }
     sources.push_back(from);
   }
   const bool scatters = operation_.kind == OperationKind::reduce_scatter;
-  void* to = work::at(operation_.recv, scatters ? begin : whole.begin + begin,
-                      scatters ? operation_.recv_type : operation_.type);
-  work::sum(operation_, sources, operation_.type, to, count);
+  void* to = scatters ? work::at(operation_.recv, piece * remote_->piece, operation_.recv_type)
+                      : work::at(operation_.recv, mine.begin, operation_.type);
+  work::sum(operation_, sources, operation_.type, to, mine.count);
 }
 
 // all_reduce: takes from each peer the part it has summed.
 bool CollectiveTask::collect(bool may_block) {
-  if (!remote_ || !remote_->pieces) {
+  if (!in_pieces()) {
     const auto summed = [&](int peer) { return reached(slot(peer).reduced, number_); };
     if (!waiter_.await_all(
             summed, [&] { return what(); }, may_block)) {
@@ -305,8 +308,7 @@ bool CollectiveTask::collect(bool may_block) {
       const trace::Span span("all_reduce", operation_.tag, stream_);
       const Alarm::Reading reading(group().alarm());
       const auto& near = group().near();
-      const auto self =
-          static_cast<std::size_t>(std::find(near.begin(), near.end(), rank()) - near.begin());
+      const std::size_t self = near_index();
       for (std::size_t i = 1; i < near.size(); ++i) {
         const int peer = near[(self + i) % near.size()];
         if (receives_from(peer, &Posting::target)) continue;
@@ -320,8 +322,7 @@ bool CollectiveTask::collect(bool may_block) {
     if (any_messages(&Posting::target)) start_collect();
   }
   if (!advance_pieces(may_block)) return false;
-  own().done.store(number_ + 1, std::memory_order_release);
-  waiter_.notify();
+  finish();
   phase_ = Phase::close;
   return true;
 }
@@ -331,15 +332,10 @@ void CollectiveTask::start_collect() {
   const std::size_t element = size_of(operation_.type);
   remote.piece = kPieceBytes / element;
   const auto start = [this, element](std::size_t piece, Exchange& exchange) {
-    const auto piece_of = [&](int of) {
-      const Part whole = part(of);
-      const std::size_t begin = std::min(piece * remote_->piece, whole.count);
-      return Part{whole.begin + begin, std::min(remote_->piece, whole.count - begin)};
-    };
-    const Part mine = piece_of(rank());
+    const Part mine = piece_of(rank(), piece);
     for (int i = 1; i < size(); ++i) {
       const int peer = (rank() + i) % size();
-      const Part theirs = piece_of(peer);
+      const Part theirs = piece_of(peer, piece);
       if (theirs.count > 0 && receives_from(peer, &Posting::target)) {
         exchange.receive(peer, work::at(operation_.recv, theirs.begin, operation_.type),
                          theirs.count * element);
@@ -350,9 +346,7 @@ void CollectiveTask::start_collect() {
       }
     }
   };
-  remote.pieces =
-      std::make_unique<Pieces>(waiter_, group().message_tag(number_, kDataPart),
-                               pieces_of(part(0).count, remote.piece), start, [](std::size_t) {});
+  start_pieces(pieces_of(part(0).count, remote.piece), start);
 }
 
 // all_reduce: peers read `recv` too, so it is complete only when they are done.
@@ -371,8 +365,7 @@ bool CollectiveTask::gather(bool may_block) {
   const auto posted = [&](int peer) { return reached(slot(peer).posted, number_); };
   const std::size_t bytes = operation_.count * size_of(operation_.type);
   const auto& near = group().near();
-  const auto self =
-      static_cast<std::size_t>(std::find(near.begin(), near.end(), rank()) - near.begin());
+  const std::size_t self = near_index();
   for (;;) {
     int missing = -1;
     for (std::size_t i = 1; i <= near.size(); ++i) {  // each rank begins elsewhere; the own last
@@ -400,7 +393,7 @@ bool CollectiveTask::gather(bool may_block) {
       return false;
     }
   }
-  if ((!remote_ || !remote_->pieces) && any_messages(&Posting::source)) start_gather();
+  if (!in_pieces() && any_messages(&Posting::source)) start_gather();
   if (!advance_pieces(may_block)) return false;
   finish();
   return true;
@@ -423,15 +416,13 @@ void CollectiveTask::start_gather() {
       }
     }
   };
-  remote().pieces =
-      std::make_unique<Pieces>(waiter_, group().message_tag(number_, kDataPart),
-                               pieces_of(bytes, kPieceBytes), start, [](std::size_t) {});
+  start_pieces(pieces_of(bytes, kPieceBytes), start);
 }
 
 // Only the root's data is needed, but all are waited for: ranks that disagree about the root, each
 // content with its own, would go unnoticed.
 bool CollectiveTask::broadcast(bool may_block) {
-  if (!remote_ || !remote_->pieces) {
+  if (!in_pieces()) {
     if (!posted_by_all(may_block)) return false;
     const int root = operation_.peer;
     const bool eager = Posting::is_eager(operation_);
@@ -444,7 +435,7 @@ bool CollectiveTask::broadcast(bool may_block) {
                                         : group().find(posting(root).source);
       work::copy(operation_.recv, from, operation_.count * size_of(operation_.type));
     }
-    if (!eager) start_broadcast();
+    if (!eager && any_messages(&Posting::source)) start_broadcast();
   }
   if (!advance_pieces(may_block)) return false;
   finish();
@@ -466,9 +457,7 @@ void CollectiveTask::start_broadcast() {
       }
     }
   };
-  remote().pieces =
-      std::make_unique<Pieces>(waiter_, group().message_tag(number_, kDataPart),
-                               pieces_of(bytes, kPieceBytes), start, [](std::size_t) {});
+  start_pieces(pieces_of(bytes, kPieceBytes), start);
 }
 
 // --- release ---

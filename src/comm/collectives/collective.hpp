@@ -44,7 +44,10 @@ class CollectiveTask {
 
   bool posted_by_all(bool may_block);
   bool far_posted(bool may_block);
+  void start_pieces(
+      std::size_t pieces, Pieces::Start start, Pieces::Finish finish = [](std::size_t) {});
   bool advance_pieces(bool may_block);
+  [[nodiscard]] bool in_pieces() const { return remote_ && remote_->pieces; }
   void finish();
 
   [[nodiscard]] RankGroup& group() const { return waiter_.group(); }
@@ -54,6 +57,10 @@ class CollectiveTask {
   [[nodiscard]] Slot& own() const { return slot(waiter_.rank()); }
   [[nodiscard]] const Posting& posting(int peer) const;
   [[nodiscard]] Part part(int rank) const;
+  /// Of that part, in the wire's elements.
+  [[nodiscard]] Part piece_of(int rank, std::size_t piece) const;
+  /// The own place in near().
+  [[nodiscard]] std::size_t near_index() const;
   [[nodiscard]] std::string what() const { return describe(operation_, number_); }
 
   /// Whether what this rank has in `place` goes to the peer (comes from it) as a message.

@@ -12,10 +12,6 @@ namespace {
 constexpr unsigned kPostingPart = 2;
 constexpr unsigned kDataPart = 3;
 
-bool reached(const std::atomic<std::uint64_t>& counter, std::uint64_t number) {
-  return counter.load(std::memory_order_acquire) > number;
-}
-
 Pair* near_pair(const Waiter& waiter, int sender, int receiver) {
   const int peer = sender == waiter.rank() ? receiver : sender;
   return waiter.group().is_near(peer) ? &waiter.group().pair(sender, receiver) : nullptr;

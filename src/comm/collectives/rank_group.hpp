@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,10 @@ enum class StreamMode {
   direct,  ///< the rank's own thread, when it polls or waits; shards are one-sided where possible
   streams  ///< a thread per stream; every gather is matched
 };
+
+/// What the environment variable says; nothing where it is not set. Throws InvalidArgument for what
+/// is neither.
+std::optional<StreamMode> stream_mode_from(const char* variable);
 
 /// The most ranks whose memory one rank can read.
 inline constexpr int kMostNear = 256;

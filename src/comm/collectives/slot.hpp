@@ -55,6 +55,11 @@ struct alignas(64) Slot {
   void post(std::uint64_t number) { posted.store(number + 1, std::memory_order_release); }
 };
 
+/// Whether a slot's counter has come to the operation of that number.
+inline bool reached(const std::atomic<std::uint64_t>& counter, std::uint64_t number) {
+  return counter.load(std::memory_order_acquire) > number;
+}
+
 /// Slots are used in turn: the operation of number n has the slot n % ring.
 inline constexpr std::uint64_t kSlots = 64;
 inline constexpr std::uint64_t kPairSlots = 8;

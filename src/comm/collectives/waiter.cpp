@@ -19,16 +19,6 @@ void Waiter::compare(const Posting& own, const Posting& other, int peer,
                     other.describe(number))});
 }
 
-Deadline Waiter::slice(Deadline deadline) {
-  constexpr std::chrono::milliseconds kSlice{2};
-  return std::min(deadline, Clock::now() + kSlice);
-}
-
-void Waiter::look_around() {
-  HostStream::poll_thread();
-  if (HostStream::abandoned()) throw CommunicationError("given up: its rank has ended");
-}
-
 void Waiter::time_out(const std::string& what, std::chrono::milliseconds timeout,
                       std::vector<int> missing) const {
   for (int& rank : missing) rank = group_->name(rank);

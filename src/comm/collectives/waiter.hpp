@@ -1,6 +1,7 @@
 #pragma once
 // A rank's view of its group, and how it waits for peers.
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -97,7 +98,7 @@ class Waiter {
       // That a rank has ended may be known before the last that it sent has arrived.
       constexpr std::chrono::seconds kLast{1};
       Deadline last = Deadline::max();
-      while (!message.wait(slice(std::min(deadline, last)))) {
+      while (!message.wait(std::min({deadline, last, Clock::now() + kWaitSlice}))) {
         look_around();
         alarm.check_waiting();
         const Deadline now = Clock::now();
@@ -118,10 +119,6 @@ class Waiter {
   void notify() const { group_->signal(rank_).notify(); }
 
  private:
-  /// When a wait for a message looks up next.
-  static Deadline slice(Deadline deadline);
-  /// What a rank does meanwhile: its deferred streams. Throws when it is to give up.
-  static void look_around();
   /// `missing`: ranks of the group.
   [[noreturn]] void time_out(const std::string& what, std::chrono::milliseconds timeout,
                              std::vector<int> missing) const;

@@ -10,8 +10,8 @@
 
 #include <ration/error.hpp>
 
-#include "comm/gloo/local_address.hpp"
 #include "comm/gloo/mesh.hpp"
+#include "comm/local_address.hpp"
 #include "core/record.hpp"
 #include "core/timeout.hpp"
 
@@ -140,10 +140,7 @@ std::vector<Listening> exchange(Control& control, const Listening& own) {
   writer.put_text(own.address);
   writer.put_list(own.ports);
   Bytes result;
-  const auto combine = [](std::span<const Bytes> records, Bytes& combined) {
-    for (const Bytes& one : records) combined.insert(combined.end(), one.begin(), one.end());
-  };
-  control.fold(kChannel, record, combine, result, "gloo: addresses");
+  control.fold(kChannel, record, concatenate, result, "gloo: addresses");
   RecordReader reader(result);
   std::vector<Listening> all(static_cast<std::size_t>(control.size()));
   for (Listening& one : all) {

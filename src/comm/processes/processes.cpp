@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -174,12 +173,7 @@ std::vector<Introduction> exchange(Control& control, const Introduction& own) {
   writer.put_text(own.host);
   writer.put(own.stream_mode);
   Bytes result;
-  control.fold(
-      "hosts", record,
-      [](std::span<const Bytes> records, Bytes& all) {
-        for (const Bytes& r : records) all.insert(all.end(), r.begin(), r.end());
-      },
-      result, "comparison of hosts");
+  control.fold("hosts", record, concatenate, result, "comparison of hosts");
   std::vector<Introduction> all;
   RecordReader reader(result);
   while (!reader.at_end()) {
@@ -220,13 +214,7 @@ std::string own_host() {
 // Without knowing where the others are.
 StreamMode chosen_mode(const ProcessesOptions& options, int size) {
   if (options.stream_mode) return *options.stream_mode;
-  const char* value = std::getenv("RATION_PROCESSES");
-  const std::string_view text = value ? value : "";
-  if (text == "direct") return StreamMode::direct;
-  if (text == "streams") return StreamMode::streams;
-  if (!text.empty()) {
-    throw InvalidArgument(fmt::format("RATION_PROCESSES=\"{}\": expected direct or streams", text));
-  }
+  if (const auto mode = stream_mode_from("RATION_PROCESSES")) return *mode;
   const unsigned cores = std::thread::hardware_concurrency();
   return static_cast<unsigned>(size) >= cores ? StreamMode::direct : StreamMode::streams;
 }

@@ -79,13 +79,8 @@ bool SharedGroup::open_arena(const Seat& seat, Control& control) {
     arena = Arena::create(reserved);
     own = arena->address();
   }
-  const Control::Combine list = [](std::span<const Bytes> records, Bytes& result) {
-    for (const Bytes& record : records) result.insert(result.end(), record.begin(), record.end());
-  };
   Bytes result;
-  Bytes record(sizeof own);
-  std::memcpy(record.data(), &own, sizeof own);
-  control.fold("memory", record, list, result, "shared memory");
+  control.fold("memory", plain_record(own), concatenate, result, "shared memory");
 
   char opened = 1;
   if (!leads) {
@@ -103,7 +98,7 @@ bool SharedGroup::open_arena(const Seat& seat, Control& control) {
       opened = 0;
     }
   }
-  control.fold("memory", Bytes(1, std::byte(opened)), list, result, "shared memory");
+  control.fold("memory", Bytes(1, std::byte(opened)), concatenate, result, "shared memory");
   const bool all = std::all_of(seat.near.begin(), seat.near.end(),
                                [&](int rank) { return result.at(z(rank)) == std::byte{1}; });
   if (all && arena) arenas_.push_back(std::move(arena));

@@ -1,6 +1,5 @@
 #include "comm/threads/threads.hpp"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -168,15 +167,6 @@ std::shared_ptr<Communicator> ThreadsCommunicator::split(int color, int key) {
   return std::make_shared<ThreadsCommunicator>(std::move(group), seat.rank);
 }
 
-StreamMode chosen_mode(StreamMode asked) {
-  const char* value = std::getenv("RATION_THREADS");
-  const std::string_view text = value ? value : "";
-  if (text.empty()) return asked;
-  if (text == "streams") return StreamMode::streams;
-  if (text == "direct") return StreamMode::direct;
-  throw InvalidArgument(fmt::format("RATION_THREADS=\"{}\": expected direct or streams", text));
-}
-
 }  // namespace
 
 std::vector<std::shared_ptr<Communicator>> make_threads(int ranks, const ThreadsOptions& options) {
@@ -186,8 +176,9 @@ std::vector<std::shared_ptr<Communicator>> make_threads(int ranks, const Threads
   operation_timeout();  // throws here, rather than in the first wait, for what is not a number
   std::vector<int> names(static_cast<std::size_t>(ranks));
   std::iota(names.begin(), names.end(), 0);
-  const auto group = std::make_shared<ThreadsGroup>(std::move(names), chosen_mode(options.mode),
-                                                    std::make_shared<Alarm>(ranks));
+  const auto group = std::make_shared<ThreadsGroup>(
+      std::move(names), stream_mode_from("RATION_THREADS").value_or(options.mode),
+      std::make_shared<Alarm>(ranks));
   std::vector<std::shared_ptr<Communicator>> ends;
   for (int rank = 0; rank < ranks; ++rank) {
     ends.push_back(std::make_shared<ThreadsCommunicator>(group, rank));

@@ -11,16 +11,23 @@
 
 namespace ration {
 
+/// What a rank does while it waits: its deferred streams. Throws when it is to give up.
+inline void look_around() {
+  HostStream::poll_thread();
+  if (HostStream::abandoned()) throw CommunicationError("given up: its rank has ended");
+}
+
+/// How long it looks away.
+inline constexpr std::chrono::milliseconds kWaitSlice{2};
+
 /// As Signal::wait, and meanwhile polls the deferred streams of this thread: two ranks may each
 /// wait for what the other has put into a stream but not yet done.
 template <class Condition>
 bool wait_polling(Signal& signal, const Condition& condition, Deadline deadline) {
-  constexpr std::chrono::milliseconds kSlice{2};
   if (condition()) return true;
   for (;;) {
-    HostStream::poll_thread();
-    if (HostStream::abandoned()) throw CommunicationError("given up: its rank has ended");
-    const Deadline slice = std::min(deadline, Clock::now() + kSlice);
+    look_around();
+    const Deadline slice = std::min(deadline, Clock::now() + kWaitSlice);
     if (signal.wait(condition, slice)) return true;
     if (slice == deadline) return false;
   }

@@ -1,4 +1,4 @@
-#include "comm/gloo/local_address.hpp"
+#include "comm/local_address.hpp"
 
 #include <cstring>
 #include <fstream>
@@ -138,6 +138,16 @@ std::string default_address() {
     if (interface.usable) return interface.address;
   }
   return {};
+}
+
+std::vector<std::string> reachable_addresses() {
+  std::vector<std::string> addresses;
+  for (const Interface& interface : interfaces()) {
+    const bool ipv4 = interface.address.find(':') == std::string::npos;
+    if (interface.usable && ipv4) addresses.push_back(interface.address);
+  }
+  addresses.emplace_back("127.0.0.1");
+  return addresses;
 }
 
 bool is_loopback(const std::string& address) {

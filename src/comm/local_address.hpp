@@ -3,6 +3,7 @@
 // resolve.
 
 #include <string>
+#include <vector>
 
 namespace ration {
 
@@ -23,6 +24,10 @@ std::string address_towards(const std::string& host);
 /// Of the default route, else of the first interface that is up; empty where there is only
 /// loopback.
 std::string default_address();
+
+/// IPv4 addresses at which this host can be reached; loopback last, for ranks of a host without a
+/// network.
+std::vector<std::string> reachable_addresses();
 
 bool is_loopback(const std::string& address);
 
