@@ -266,6 +266,29 @@ INSTANTIATE_TEST_SUITE_P(Threads, ErrorsOfThree, testing::ValuesIn(cases(backend
 INSTANTIATE_TEST_SUITE_P(Threads, ErrorsWhenChecked,
                          testing::ValuesIn(cases(checked_backends(), 2)), case_name);
 
+// Rank 0 misses ranks 1 and 2, but rank 1 only because it waits for rank 2.
+TEST(Threads, WhoMissesOneRankKnowsBetterThanWhoMissesSeveral) {
+  for (const auto mode : {ThreadsOptions::Mode::direct, ThreadsOptions::Mode::streams}) {
+    const Ranks communicators = make_threads(3, {.mode = mode});
+    Ranks parts(3);
+    run_ranks(
+        3, [&](int rank) { parts[z(rank)] = communicators[z(rank)]->split(rank == 0 ? 0 : 1, 0); });
+    const WithTimeout timeout(std::chrono::milliseconds(2000));
+    run_ranks(2, [&](int rank) {
+      Communicator& c = rank == 0 ? *communicators[0] : *parts[1];
+      const auto stream = c.make_stream("test");
+      c.submit(*stream, {.kind = OperationKind::barrier, .tag = rank == 0 ? "late" : "first"});
+      try {
+        stream->synchronize();
+        ADD_FAILURE() << "rank " << rank << " did not throw";
+      } catch (const Timeout& e) {
+        EXPECT_STREQ(e.what(),
+                     "rank 1: barrier #0 \"first\": timed out after 2.0 s waiting for rank 2");
+      }
+    });
+  }
+}
+
 TEST(Threads, NumbersOfRanksThatCannotBe) {
   EXPECT_THROW(make_threads(0), InvalidArgument);
   EXPECT_THROW(make_threads(257), InvalidArgument);

@@ -122,6 +122,8 @@ class Waiter {
   /// `missing`: ranks of the group.
   [[noreturn]] void time_out(const std::string& what, std::chrono::milliseconds timeout,
                              std::vector<int> missing) const;
+  /// Gives others this long to raise the alarm; throws what they raised.
+  void await_verdict(std::chrono::milliseconds patience) const;
   [[noreturn]] void left_alone(const std::string& what, int peer) const;
   [[noreturn]] void lost(const std::string& what, int peer, const std::string& why) const;
   [[noreturn]] void fail(Failure failure) const;
