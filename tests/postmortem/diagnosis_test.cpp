@@ -1,5 +1,7 @@
 // Jobs that fail in every way, and what their records say of it.
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -220,9 +222,10 @@ TEST(Diagnosis, ComparesFolds) {
 TEST(Diagnosis, ComparesMessagesOfAPair) {
   const WithTimeout timeout(300ms);
   const RecordFolder folder;
-  run_failing_job(3, [](int rank, Communicator& c) {
+  std::array<std::int64_t, 3> values{};  // a send's memory is read when the receiver comes
+  run_failing_job(3, [&](int rank, Communicator& c) {
     const auto stream = c.make_stream("test", 64);
-    std::int64_t value = 0;
+    std::int64_t& value = values.at(static_cast<std::size_t>(rank));
     const auto pair = [&](OperationKind kind, int peer) {
       c.submit(*stream, {.kind = kind,
                          .count = 1,
