@@ -33,6 +33,13 @@ class IoError : public Error {
   using Error::Error;
 };
 
+/// A checkpoint is not what was saved, or not one of ours; the text names the file and what is
+/// wrong with it.
+class CorruptCheckpoint : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Ranks no longer agree on what to do next, or a peer was lost.
 class CommunicationError : public Error {
  public:

@@ -1,6 +1,7 @@
 #pragma once
 // Everything a trainer needs.
 
+#include <ration/checkpoint.hpp>
 #include <ration/config.hpp>
 #include <ration/dtype.hpp>
 #include <ration/error.hpp>

@@ -16,6 +16,8 @@ void Failure::raise() const {
       throw OutOfMemory(text);
     case Kind::io_error:
       throw IoError(text);
+    case Kind::corrupt_checkpoint:
+      throw CorruptCheckpoint(text);
     case Kind::communication_error:
       throw CommunicationError(text);
     case Kind::timeout:
@@ -37,6 +39,8 @@ Failure Failure::current() {
     return {Kind::out_of_memory, e.what()};
   } catch (const IoError& e) {
     return {Kind::io_error, e.what()};
+  } catch (const CorruptCheckpoint& e) {
+    return {Kind::corrupt_checkpoint, e.what()};
   } catch (const Timeout& e) {
     return {Kind::timeout, e.what()};
   } catch (const RemoteError& e) {

@@ -12,6 +12,7 @@ struct Failure {
     invalid_argument,
     out_of_memory,
     io_error,
+    corrupt_checkpoint,
     communication_error,
     timeout,
     remote_error
