@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include <ration/checkpoint.hpp>
 #include <ration/config.hpp>
 #include <ration/initialize.hpp>
 #include <ration/launch.hpp>
@@ -391,6 +392,12 @@ class ShardedOptimizer {
 
   /// Collective, between steps. XXH3-64 over all parameters' bytes in registration order.
   [[nodiscard]] std::uint64_t digest();
+
+  /// Collective, between steps. Saves this optimizer, alone, as "optimizer": see checkpoint::save.
+  SaveReport save(const std::string& root, const SaveOptions& options = {});
+  /// Collective, between steps or instead of `initialize`. See checkpoint::load. Also for a broken
+  /// optimizer, in the middle of a step too; its guards must be gone.
+  LoadReport load(const std::string& root, const LoadOptions& options = {});
 
   [[nodiscard]] double loss_scale() const;    ///< what the next micro-step's loss is multiplied by
   [[nodiscard]] MemoryReport memory() const;  ///< of this rank, bytes

@@ -7,15 +7,23 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include <ration/checkpoint.hpp>
 #include <ration/optimizer.hpp>
 
 #include "engine/context.hpp"
 #include "engine/gatherer.hpp"
 #include "engine/header.hpp"
 #include "engine/reducer.hpp"
+
+namespace ration::checkpoint {
+class LoadPlan;
+}
 
 namespace ration::detail {
 
@@ -78,6 +86,12 @@ class Engine {
   std::vector<float> read(const Parameter& parameter, std::string_view kind);
   std::uint64_t digest();
 
+  // checkpoint.cpp
+  static SaveReport save(const std::string& root, std::span<const checkpoint::Named> optimizers,
+                         const SaveOptions& options);
+  static LoadReport load(const std::string& root, std::span<const checkpoint::Named> optimizers,
+                         const LoadOptions& options);
+
   [[nodiscard]] std::int64_t step_count(const Parameter& parameter) const;
   [[nodiscard]] double loss_scale() const { return loss_scale_; }
   [[nodiscard]] MemoryReport memory() const;
@@ -92,6 +106,16 @@ class Engine {
   struct Visit {
     int parameter = 0;
     update::Run run;
+  };
+  class Part;
+  /// What a save has written, to know it again.
+  struct Saved {
+    std::string root;
+    std::int64_t step = 0;
+    Extra extra;
+    std::vector<std::tuple<std::string, std::int64_t, std::uint64_t>>
+        optimizers;  ///< name, changes, options
+    friend bool operator==(const Saved&, const Saved&) = default;
   };
   struct Decision {
     bool finite = true;
@@ -121,6 +145,12 @@ class Engine {
   void lay_out_anew(const Initializer& initializer);
   [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
                                                        const State& state) const;
+
+  void require_same_ranks(const Engine& other, std::string_view call) const;
+  void agree_on_call(Call call);
+  void prepare_to_load();
+  void start_over();
+  void adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part, const LoadOptions& options);
 
   void close_micro_step();
   /// Filled in `buffers_`.
@@ -167,6 +197,8 @@ class Engine {
   double weight_ = 0;
   std::int64_t batches_ = 0;
   std::int64_t steps_ = 0;
+  std::int64_t changes_ = 0;                            ///< of values: steps, loads, relayouts
+  std::optional<std::pair<Saved, std::string>> saved_;  ///< the last save, and its folder
   double loss_scale_ = 1;
   std::int64_t good_steps_ = 0;
   bool reduced_ = false;  ///< between reduce_gradients and apply

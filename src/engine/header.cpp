@@ -20,6 +20,10 @@ std::string_view name_of(Call call) {
       return "apply";
     case Call::joint_step:
       return "joint step";
+    case Call::save:
+      return "save";
+    case Call::load:
+      return "load";
   }
   return "?";
 }

@@ -10,7 +10,7 @@
 
 namespace ration {
 
-enum class Call : std::uint8_t { step, reduce_gradients, apply, joint_step };
+enum class Call : std::uint8_t { step, reduce_gradients, apply, joint_step, save, load };
 std::string_view name_of(Call call);
 
 /// What a rank says.

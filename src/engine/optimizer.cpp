@@ -207,6 +207,14 @@ std::int64_t ShardedOptimizer::step_count(const Parameter& parameter) const {
 std::uint64_t ShardedOptimizer::digest() {
   return engine().digest();
 }
+SaveReport ShardedOptimizer::save(const std::string& root, const SaveOptions& options) {
+  const checkpoint::Named named{.name = "optimizer", .optimizer = this};
+  return checkpoint::save(root, {&named, 1}, options);
+}
+LoadReport ShardedOptimizer::load(const std::string& root, const LoadOptions& options) {
+  const checkpoint::Named named{.name = "optimizer", .optimizer = this};
+  return checkpoint::load(root, {&named, 1}, options);
+}
 double ShardedOptimizer::loss_scale() const {
   return engine().loss_scale();
 }

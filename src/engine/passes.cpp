@@ -18,7 +18,8 @@ void Engine::mark_broken(std::string reason) {
 void Engine::require_usable() const {
   if (!broken_.empty())
     throw Error(
-        fmt::format("rank {}: the optimizer is broken: {}; make a new one", c_.rank(), broken_));
+        fmt::format("rank {}: the optimizer is broken: {}; load a checkpoint or make a new one",
+                    c_.rank(), broken_));
   if (!ready_)
     throw InvalidArgument(
         fmt::format("rank {}: the optimizer has no values yet; call initialize first", c_.rank()));

@@ -259,12 +259,10 @@ void Engine::fill(const Initializer& initializer, const std::function<bool(int p
   }
 }
 
-// State arrays are zero as allocated; some begin at another value.
 void Engine::start_state(const Visit& visit) {
   const Rule& rule = c_.groups[c_.parameter(visit.parameter).group];
   for (std::size_t k = 0; k < update::state_names(rule).size(); ++k) {
     const float start = update::initial_state(rule, k);
-    if (start == 0.0f) continue;
     const std::vector<float> values(
         std::min(visit.run.count, static_cast<std::size_t>(kFillElements)), start);
     for (std::size_t first = 0; first < visit.run.count; first += values.size()) {
@@ -373,6 +371,7 @@ void Engine::lay_out_anew(const Initializer& initializer) {
   fill(initializer, [&](int parameter) { return parameter >= old_count; });
   carry_over(old_layout, *old_state, old_visits);
   publish_all();
+  ++changes_;
   ProcessGroup(c_.parent).barrier();
 }
 

@@ -114,6 +114,7 @@ StepReport Engine::finish(const HeaderResult& agreed, const Decision& decision) 
   if (!decision.skipped) update(agreed, decision.factor);
   StepReport report;
   report.step = ++steps_;
+  ++changes_;
   report.gradient_norm = decision.norm;
   report.skipped = decision.skipped;
   report.batches = agreed.batches;

@@ -14,31 +14,34 @@
 namespace ration::update {
 namespace {
 
-// Calls visit(name, value) for every number of a rule.
+// Calls visit(name, value) for every number of a rule; where the rule can be changed, `value` can.
 template <class R, class Visit>
-void for_each_option(const R& rule, const Visit& visit) {
+void for_each_option(R& rule, const Visit& visit) {
+  using Plain = std::remove_const_t<R>;
   visit("learning_rate", rule.learning_rate);
-  if constexpr (std::is_same_v<R, Adam> || std::is_same_v<R, AdamW>) {
+  if constexpr (std::is_same_v<Plain, Adam> || std::is_same_v<Plain, AdamW>) {
     visit("beta1", rule.beta1);
     visit("beta2", rule.beta2);
     visit("epsilon", rule.epsilon);
     visit("weight_decay", rule.weight_decay);
-  } else if constexpr (std::is_same_v<R, SGD>) {
+  } else if constexpr (std::is_same_v<Plain, SGD>) {
     visit("momentum", rule.momentum);
     visit("dampening", rule.dampening);
-    visit("nesterov", rule.nesterov ? 1.0 : 0.0);
+    double nesterov = rule.nesterov ? 1.0 : 0.0;
+    visit("nesterov", nesterov);
+    if constexpr (!std::is_const_v<R>) rule.nesterov = nesterov != 0.0;
     visit("weight_decay", rule.weight_decay);
-  } else if constexpr (std::is_same_v<R, Adagrad>) {
+  } else if constexpr (std::is_same_v<Plain, Adagrad>) {
     visit("learning_rate_decay", rule.learning_rate_decay);
     visit("epsilon", rule.epsilon);
     visit("weight_decay", rule.weight_decay);
     visit("initial_accumulator", rule.initial_accumulator);
-  } else if constexpr (std::is_same_v<R, Lion>) {
+  } else if constexpr (std::is_same_v<Plain, Lion>) {
     visit("beta1", rule.beta1);
     visit("beta2", rule.beta2);
     visit("weight_decay", rule.weight_decay);
   } else {
-    static_assert(std::is_same_v<R, CustomRule>, "a new rule lists its options here");
+    static_assert(std::is_same_v<Plain, CustomRule>, "a new rule lists its options here");
   }
 }
 
@@ -175,6 +178,31 @@ void append_options(const Rule& rule, std::vector<std::byte>& bytes) {
         for_each_option(r, [&](std::string_view, double value) { append(value, bytes); });
       },
       rule);
+}
+
+std::map<std::string, double> options(const Rule& rule) {
+  std::map<std::string, double> result;
+  std::visit(
+      [&](const auto& r) {
+        for_each_option(r,
+                        [&](std::string_view name, double value) { result.emplace(name, value); });
+      },
+      rule);
+  return result;
+}
+
+void set_options(Rule& rule, const std::map<std::string, double>& values) {
+  Rule changed = rule;
+  std::visit(
+      [&](auto& r) {
+        for_each_option(r, [&](std::string_view name, double& value) {
+          const auto given = values.find(std::string(name));
+          if (given != values.end()) value = given->second;
+        });
+      },
+      changed);
+  validate(changed);
+  rule = changed;
 }
 
 float initial_state(const Rule& rule, std::size_t state) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,11 @@ void validate(const Rule& rule);
 
 /// Appends every option's bytes: ranks compare a hash of them.
 void append_options(const Rule& rule, std::vector<std::byte>& bytes);
+
+/// Every option by its name (flags as 0 and 1), and back: names that the rule does not have are
+/// passed over. Throws InvalidArgument for values that make no sense; the rule is then as it was.
+std::map<std::string, double> options(const Rule& rule);
+void set_options(Rule& rule, const std::map<std::string, double>& values);
 
 /// What state arrays start from: 0 but for Adagrad's accumulator.
 float initial_state(const Rule& rule, std::size_t state);

@@ -1,0 +1,253 @@
+// Saving and loading: when they may be called, what ranks compare first, what comes back besides
+// arrays.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <ration/error.hpp>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/save.hpp"
+#include "core/record.hpp"
+#include "engine/part.hpp"
+
+namespace ration::detail {
+namespace {
+
+constexpr std::size_t kExtraLimit = std::size_t{4} << 20;
+
+void validate(std::span<const checkpoint::Named> optimizers, std::string_view call) {
+  if (optimizers.empty()) throw InvalidArgument(fmt::format("{} of no optimizers", call));
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const checkpoint::Named& named = optimizers[i];
+    validate_name("optimizer", named.name);
+    if (!named.optimizer)
+      throw InvalidArgument(fmt::format("{}: optimizer \"{}\" is null", call, named.name));
+    for (std::size_t j = 0; j < i; ++j) {
+      if (optimizers[j].name == named.name || optimizers[j].optimizer == named.optimizer) {
+        throw InvalidArgument(fmt::format("{}: optimizer \"{}\" is given twice", call, named.name));
+      }
+    }
+  }
+}
+
+void validate(const SaveOptions& options) {
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : options.extra) {
+    validate_name("extra", name);
+    bytes += name.size() + value.size();
+  }
+  if (bytes > kExtraLimit) {
+    throw InvalidArgument(
+        fmt::format("save: extra holds {} bytes, at most {} go into the manifest; keep more in a "
+                    "file of your own",
+                    bytes, kExtraLimit));
+  }
+  if (options.step && *options.step < 0)
+    throw InvalidArgument(fmt::format("save: step is {}, must not be negative", *options.step));
+  if (options.keep < 0)
+    throw InvalidArgument(fmt::format("save: keep is {}, must not be negative", options.keep));
+}
+
+}  // namespace
+
+void Engine::agree_on_call(Call call) {
+  exchange(c_.reduce->control(), record(call, std::nullopt), buffers_, control_bytes_);
+}
+
+void Engine::require_same_ranks(const Engine& other, std::string_view call) const {
+  if (other.c_.world() != c_.world() || other.c_.rank() != c_.rank()) {
+    throw InvalidArgument(
+        fmt::format("rank {}: {}: an optimizer is over {} ranks, another over {}; save them apart",
+                    c_.rank(), call, c_.world(), other.c_.world()));
+  }
+}
+
+SaveReport Engine::save(const std::string& root, std::span<const checkpoint::Named> optimizers,
+                        const SaveOptions& options) {
+  validate(optimizers, "save");
+  validate(options);
+  Engine& lead = optimizers.front().optimizer->engine();
+  for (const checkpoint::Named& named : optimizers) {
+    Engine& engine = named.optimizer->engine();
+    engine.require_usable();
+    engine.require_between_steps("save");
+    engine.require_released("save");
+    engine.require_same_ranks(lead, "save");
+  }
+  std::vector<std::unique_ptr<Part>> parts;
+  std::vector<const checkpoint::SavedPart*> saved;
+  for (const checkpoint::Named& named : optimizers) {
+    Engine& engine = named.optimizer->engine();
+    engine.gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
+    engine.agree_on_call(Call::save);
+    saved.push_back(parts.emplace_back(std::make_unique<Part>(engine, named.name)).get());
+  }
+  checkpoint::SaveRequest request{.root = root,
+                                  .step = options.step.value_or(lead.steps_),
+                                  .extra = options.extra,
+                                  .keep = options.keep};
+  Saved now{.root = root, .step = request.step, .extra = options.extra};
+  for (const checkpoint::Named& named : optimizers) {
+    const Engine& engine = named.optimizer->engine();
+    now.optimizers.emplace_back(named.name, engine.changes_, engine.options_hash());
+  }
+  if (lead.saved_ && lead.saved_->first == now) request.already = lead.saved_->second;
+  const SaveReport report = checkpoint::save(lead.c_.parent->control(), request, saved);
+  lead.saved_.emplace(std::move(now), report.folder);
+  return report;
+}
+
+LoadReport Engine::load(const std::string& root, std::span<const checkpoint::Named> optimizers,
+                        const LoadOptions& options) {
+  validate(optimizers, "load");
+  Engine& lead = optimizers.front().optimizer->engine();
+  for (const checkpoint::Named& named : optimizers)
+    named.optimizer->engine().require_same_ranks(lead, "load");
+  for (const checkpoint::Named& named : optimizers) named.optimizer->engine().prepare_to_load();
+  Control& control = lead.c_.parent->control();
+  const checkpoint::Opened opened = checkpoint::open(*lead.c_.parent, root, options);
+
+  std::vector<std::unique_ptr<Part>> parts;
+  std::vector<checkpoint::LoadedPart*> loaded;
+  for (const checkpoint::Named& named : optimizers) {
+    loaded.push_back(
+        parts.emplace_back(std::make_unique<Part>(named.optimizer->engine(), named.name)).get());
+  }
+  const checkpoint::LoadPlan plan(opened, loaded, options);
+
+  // From here values change: whoever fails leaves all ranks' optimizers without any.
+  const auto failed = checkpoint::failure_of([&] { plan.read(); });
+  try {
+    checkpoint::agree(control, "load", failed);
+    for (std::size_t i = 0; i < optimizers.size(); ++i) {
+      optimizers[i].optimizer->engine().adopt_loaded(plan, i, options);
+    }
+  } catch (const std::exception& error) {
+    for (const checkpoint::Named& named : optimizers) {
+      named.optimizer->engine().mark_broken(
+          fmt::format("a load of {} failed: {}", opened.folder.string(), error.what()));
+    }
+    throw;
+  }
+  LoadReport report;
+  report.step = opened.manifest.step;
+  report.world = static_cast<int>(opened.manifest.shards.size());
+  report.folder = opened.folder.string();
+  report.extra = opened.manifest.extra;
+  report.missing = plan.missing();
+  report.unexpected = plan.unexpected();
+  return report;
+}
+
+// Gives the optimizer memory to load into. If it is broken on any rank all start over: what was
+// under way is given up, and its memory freed only when no rank reads it any more.
+void Engine::prepare_to_load() {
+  enum class Condition : std::uint8_t { without_values, ready, middle_of_step, broken };
+  Condition mine = Condition::without_values;
+  if (!broken_.empty()) {
+    mine = Condition::broken;
+  } else if (ready_) {
+    mine = micro_open_ || reduced_ || evaluating_ ? Condition::middle_of_step : Condition::ready;
+  }
+  const auto refused = checkpoint::failure_of([&] {
+    require_released("load");
+    if (registered_.units.empty()) throw InvalidArgument("load before any unit was added");
+  });
+  const Bytes all = checkpoint::agree(c_.parent->control(), "load", refused, plain_record(mine));
+  const auto any = [&](Condition condition) {
+    return std::find(all.begin(), all.end(), static_cast<std::byte>(condition)) != all.end();
+  };
+  if (any(Condition::broken)) {
+    start_over();
+  } else if (any(Condition::middle_of_step)) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: load in the middle of a step or an evaluation; end it first", c_.rank()));
+  } else if (any(Condition::ready) && any(Condition::without_values)) {
+    throw InvalidArgument(fmt::format(
+        "rank {}: load, but only some ranks have called initialize; call it on all or on none",
+        c_.rank()));
+  }
+  if (ready_) {
+    gatherer_.begin_pass(Pass::none);  // joins what an evaluation left
+    gatherer_.settle();
+    agree_on_call(Call::load);  // from here no rank reads the shards
+    gatherer_.invalidate();
+    return;
+  }
+  agree();
+  set_up();
+}
+
+void Engine::start_over() {
+  if (c_.gather_stream) {
+    c_.gather_stream->abandon();
+    c_.reduce_stream->abandon();
+    c_.gather_stream.reset();
+    c_.reduce_stream.reset();
+  }
+  ProcessGroup(c_.parent).barrier();
+  ready_ = false;
+  evaluating_ = false;
+  broken_.clear();
+  end_step();
+}
+
+void Engine::adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part,
+                          const LoadOptions& options) {
+  const checkpoint::OptimizerEntry& source = plan.source(part);
+  const bool fresh = !ready_;
+  for (const std::vector<Visit>& visits : visits_) {
+    for (const Visit& visit : visits) {
+      const ParameterInfo& parameter = c_.parameter(visit.parameter);
+      if (!parameter.trainable || plan.brings_state(part, parameter.name)) continue;
+      if (fresh || plan.find(part, parameter.name)) start_state(visit);
+    }
+  }
+  for (std::size_t p = 0; p < step_counts_.size(); ++p) {
+    const ParameterInfo& parameter = c_.parameter(static_cast<int>(p));
+    const checkpoint::ParameterEntry* entry = plan.find(part, parameter.name);
+    if (!entry) continue;
+    const bool kept = plan.brings_state(part, parameter.name);
+    step_counts_[p] = kept ? entry->step_count : 0;
+    if (kept && parameter.trainable) {
+      c_.masked[p] = entry->masked;
+      wanted_trainable_[p] = !entry->masked;
+    }
+  }
+  if (options.parameters_only) {
+    steps_ = 0;
+    loss_scale_ = c_.config.loss_scale.initial;
+    good_steps_ = 0;
+  } else {
+    steps_ = source.steps;
+    loss_scale_ = source.loss_scale;
+    good_steps_ = source.good_steps;
+    for (std::size_t g = 0; g < c_.groups.size() && g < source.groups.size(); ++g) {
+      if (update::name_of(c_.groups[g]) == source.groups[g].rule)
+        update::set_options(c_.groups[g], source.groups[g].options);
+    }
+    hash_rules();
+  }
+  ++changes_;
+  publish_all();
+  ready_ = true;
+}
+
+}  // namespace ration::detail
+
+namespace ration::checkpoint {
+
+SaveReport save(const std::string& root, std::span<const Named> optimizers,
+                const SaveOptions& options) {
+  return detail::Engine::save(root, optimizers, options);
+}
+
+LoadReport load(const std::string& root, std::span<const Named> optimizers,
+                const LoadOptions& options) {
+  return detail::Engine::load(root, optimizers, options);
+}
+
+}  // namespace ration::checkpoint
