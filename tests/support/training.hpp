@@ -84,6 +84,7 @@ class TinyTrainer {
     std::optional<double> clip = std::nullopt;
     int micro_steps = 1;
     DType gradient_type = DType::f32;  // as config.precision resolves it
+    bool initialize = true;            // otherwise the test loads
   };
 
   TinyTrainer(const ProcessGroup& group, const Options& options)
@@ -97,7 +98,7 @@ class TinyTrainer {
         specs.push_back({.name = name, .shape = shape, .group = main_});
       units_.push_back(optimizer_.add_unit(unit.name, specs, {.keep_whole = unit.keep_whole}));
     }
-    optimizer_.initialize(normal(0.5, 7));
+    if (options.initialize) optimizer_.initialize(normal(0.5, 7));
   }
 
   /// One step of all micro-steps, units gathered forwards and backwards.
@@ -157,6 +158,8 @@ class TinyTrainer {
   [[nodiscard]] int steps() const { return step_; }
   /// Says that a step was taken without `step`: what gradients depend on.
   void count_step() { ++step_; }
+  /// Goes on as after that many.
+  void set_steps(int steps) { step_ = steps; }
 
  private:
   Options options_;
