@@ -25,6 +25,14 @@ std::int64_t Batches::next_item() {
   return order_[place_++];
 }
 
+void Batches::seek(std::int64_t items) {
+  const auto in_epoch = static_cast<std::int64_t>(order_.size());
+  epoch_ = static_cast<std::uint64_t>(items / in_epoch);
+  place_ = static_cast<std::size_t>(items % in_epoch);
+  sampler_.set_epoch(epoch_);
+  order_ = sampler_.indices();
+}
+
 void Batches::next() {
   for (int s = 0; s < sequences_; ++s) {
     const auto* first = tokens_.data() + next_item() * sequence_;

@@ -25,6 +25,9 @@ class Batches {
   /// Fills `inputs` and `targets` with the next micro-batch.
   void next();
 
+  /// Goes on as if this rank had taken that many items.
+  void seek(std::int64_t items);
+
   [[nodiscard]] std::span<const std::uint8_t> inputs() const { return inputs_; }
   [[nodiscard]] std::span<const std::uint8_t> targets() const { return targets_; }
 

@@ -34,14 +34,21 @@ void run(const ration::World& world, const Options& options, const Text& text) {
   if (world.rank() == 0 && !options.quiet) {
     const auto& allocated = at_start[0].memory.allocated;
     progress.emplace(options, world.size(),
-                     std::accumulate(allocated.begin(), allocated.end(), std::uint64_t{0}));
+                     std::accumulate(allocated.begin(), allocated.end(), std::uint64_t{0}),
+                     trainer.steps());
     progress->header(trainer.parameters(), text, at_start);
   }
 
   History history;
   bool stopped = false;
   const ration::TrafficReport before = optimizer.traffic();
-  for (int step = 0; step < options.steps && !stopped; ++step) {
+  const auto save = [&](bool beside) {
+    const auto start = std::chrono::steady_clock::now();
+    const ration::SaveReport saved = trainer.save(beside);
+    if (progress && !saved.already_saved) progress->saved(saved, seconds_since(start));
+  };
+  while (trainer.steps() < options.steps && !stopped) {
+    const int step = trainer.steps();
     const auto start = std::chrono::steady_clock::now();
     const double learning_rate = learning_rate_at(options, step);
     const ration::StepReport report = trainer.step(learning_rate);
@@ -53,7 +60,10 @@ void run(const ration::World& world, const Options& options, const Text& text) {
       progress->step(step + 1, history.loss.back(), report.gradient_norm, learning_rate);
     }
     stopped = report.stop_requested;  // agreed: all ranks leave after the same step
+    if (options.save_every > 0 && (step + 1) % options.save_every == 0)
+      save(options.config.asynchronous_save);
   }
+  if (!options.save.empty()) save(false);
   const ration::TrafficReport after = optimizer.traffic();
   if (progress) progress->end();
 
@@ -75,7 +85,7 @@ void run(const ration::World& world, const Options& options, const Text& text) {
                   .tokens_per_second = seconds > 0 ? tokens / seconds : 0.0},
                  options.report);
   }
-  if (stopped && !options.quiet) fmt::print("stopped after step {}\n", history.loss.size());
+  if (stopped && !options.quiet) fmt::print("stopped after step {}\n", trainer.steps());
   fmt::print("digest {}\n", digest);
 }
 

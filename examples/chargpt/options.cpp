@@ -124,6 +124,16 @@ Options parse_options(int argc, const char* const* argv) {
       ->check(number());
   app.add_option("--seed", options.seed, "Of the weights and of the order of the data")
       ->check(number());
+  app.add_option("--save", options.save,
+                 "Folder to save checkpoints in, at the end and when stopped");
+  app.add_option("--save-every", options.save_every, "Steps between checkpoints; 0: none between")
+      ->check(whole(0));
+  app.add_option("--keep", options.keep, "Checkpoints that stay, at least 2; 0: all")
+      ->check(whole(0));
+  app.add_flag("--save-beside", config.asynchronous_save,
+               "Save on a thread beside the training (but for the last)");
+  app.add_option("--resume", options.resume,
+                 "Folder to go on from; auto: that of --save, if there is a checkpoint");
   app.add_option("--report", options.report, "JSON file to write at the end");
   app.add_option("--trace", options.trace, "Timeline to write at the end, for Perfetto");
   app.add_flag("--quiet", options.quiet, "Print the digest only");
@@ -143,6 +153,14 @@ Options parse_options(int argc, const char* const* argv) {
   if (accumulation == "sharded") config.accumulation = ration::Accumulation::sharded;
   options.cosine = schedule == "cosine";
   options.learning_rate = learning_rate.value_or(default_learning_rate(options.optimizer));
+  if (options.resume == "auto") {
+    if (options.save.empty())
+      refuse("--resume auto looks in the folder of --save, which is not given");
+    options.resume_if_any = true;
+    options.resume = options.save;
+  }
+  if (options.save.empty() && (options.save_every > 0 || config.asynchronous_save))
+    refuse("--save-every and --save-beside need --save");
   check(options);
   return options;
 }

@@ -28,8 +28,13 @@ struct Options {
   double weight_decay = 0.1;
   double clip = 1.0;  ///< 0: no clipping
   std::uint64_t seed = 1;
-  ration::Config config;  ///< stage, precision, micro-steps, accumulation
-  std::string report;     ///< file; empty: none
+  ration::Config config;       ///< stage, precision, micro-steps, accumulation
+  std::string save;            ///< folder of checkpoints; empty: none
+  int save_every = 0;          ///< steps; 0: at the end and when stopped
+  int keep = 2;                ///< checkpoints
+  std::string resume;          ///< folder; empty: start fresh
+  bool resume_if_any = false;  ///< from `save`, where there is a checkpoint
+  std::string report;          ///< file; empty: none
   std::string trace;
   bool quiet = false;
 };

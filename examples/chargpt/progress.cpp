@@ -5,21 +5,27 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <vector>
 
 namespace chargpt {
 
-Progress::Progress(const Options& options, int world, std::uint64_t memory)
-    : options_(options), world_(world), memory_(memory), terminal_(isatty(STDOUT_FILENO) == 1) {}
+Progress::Progress(const Options& options, int world, std::uint64_t memory, int done)
+    : options_(options),
+      world_(world),
+      memory_(memory),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      last_done_(done) {}
 
 void Progress::header(std::int64_t parameters, const Text& text,
                       std::span<const RankReport> ranks) const {
   fmt::print("{} ranks, stage {}, {} parameters, {} tokens of text, vocabulary of {}\n", world_,
              options_.config.stage, parameters, text.tokens.size(), text.vocabulary.size());
   fmt::print("memory, MB planned/allocated\n{:>5}", "rank");
-  constexpr ration::MemoryKind kKinds[] = {
+  std::vector<ration::MemoryKind> kinds = {
       ration::MemoryKind::parameters, ration::MemoryKind::gradients,
       ration::MemoryKind::optimizer_state, ration::MemoryKind::buffers};
-  for (const auto kind : kKinds) fmt::print("{:>18}", ration::name_of(kind));
+  if (options_.config.asynchronous_save) kinds.push_back(ration::MemoryKind::snapshot);
+  for (const auto kind : kinds) fmt::print("{:>18}", ration::name_of(kind));
   fmt::print("{:>18}\n", "total");
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const ration::MemoryReport& memory = ranks[rank].memory;
@@ -29,7 +35,7 @@ void Progress::header(std::int64_t parameters, const Text& text,
     };
     fmt::print("{:>5}", rank);
     std::uint64_t planned = 0, allocated = 0;
-    for (const auto kind : kKinds) {
+    for (const auto kind : kinds) {
       const auto k = static_cast<std::size_t>(kind);
       cell(memory.planned[k], memory.allocated[k]);
       planned += memory.planned[k];
@@ -64,8 +70,20 @@ void Progress::step(int done, double loss, double gradient_norm, double learning
   shown_ = true;
 }
 
-void Progress::end() const {
+void Progress::saved(const ration::SaveReport& report, double seconds) {
+  end();
+  if (report.folder.empty()) {
+    fmt::print("step {} is being saved\n", report.step);
+  } else {
+    fmt::print("saved {}: {:.1f} MB in {:.2f} s\n", report.folder,
+               static_cast<double>(report.bytes) / 1e6, seconds);
+  }
+  std::fflush(stdout);
+}
+
+void Progress::end() {
   if (terminal_ && shown_) fmt::print("\n");
+  shown_ = false;
 }
 
 }  // namespace chargpt

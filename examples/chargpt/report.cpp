@@ -30,7 +30,8 @@ std::uint64_t peak_rss() {
 Json memory_json(const std::array<std::uint64_t, ration::kMemoryKinds>& bytes) {
   Json json;
   for (const auto kind : {ration::MemoryKind::parameters, ration::MemoryKind::gradients,
-                          ration::MemoryKind::optimizer_state, ration::MemoryKind::buffers}) {
+                          ration::MemoryKind::optimizer_state, ration::MemoryKind::buffers,
+                          ration::MemoryKind::snapshot}) {
     json[std::string(ration::name_of(kind))] = bytes[static_cast<std::size_t>(kind)];
   }
   return json;

@@ -1,10 +1,15 @@
 #include "trainer.hpp"
 
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace chargpt {
 
 namespace {
+
+/// What a checkpoint calls the place in the data.
+constexpr const char* kItems = "items";
 
 Shape with_vocabulary(Shape shape, const Text& text) {
   shape.vocabulary = static_cast<int>(text.vocabulary.size());
@@ -29,6 +34,7 @@ ration::Initializer initial_values(std::uint64_t seed) {
 
 Trainer::Trainer(const ration::World& world, const Options& options, const Text& text)
     : options_(options),
+      world_(world.size()),
       optimizer_(world, options.config),
       layers_(layers_of(with_vocabulary(options.shape, text))),
       model_(with_vocabulary(options.shape, text), sequences_per_rank(options, world.size())),
@@ -37,7 +43,31 @@ Trainer::Trainer(const ration::World& world, const Options& options, const Text&
                                           world.rank(), world.size(),
                                           {.shuffle = true, .seed = options.seed})) {
   register_units();
-  optimizer_.initialize(initial_values(options.seed));
+  begin();
+}
+
+void Trainer::begin() {
+  const bool fresh = options_.resume.empty() ||
+                     (options_.resume_if_any && !ration::checkpoint::find_latest(options_.resume));
+  if (fresh) {
+    optimizer_.initialize(initial_values(options_.seed));
+    return;
+  }
+  const ration::LoadReport loaded = optimizer_.load(options_.resume);
+  steps_ = static_cast<int>(loaded.step);
+  // Items of all ranks, so that another number of ranks goes on at the same place.
+  const auto items = loaded.extra.find(kItems);
+  if (items == loaded.extra.end())
+    throw std::runtime_error(loaded.folder + ": says nothing of the place in the data");
+  items_ = std::stoll(items->second);
+  batches_.seek(items_ / world_);
+}
+
+ration::SaveReport Trainer::save(bool beside) {
+  return optimizer_.save(options_.save, {.step = steps_,
+                                         .extra = {{kItems, std::to_string(items_)}},
+                                         .keep = options_.keep,
+                                         .asynchronous = beside});
 }
 
 void Trainer::register_units() {
@@ -78,7 +108,10 @@ ration::StepReport Trainer::step(double learning_rate) {
   for (int i = 0; i < options_.micro_steps; ++i) loss += micro_step(i);
   ration::StepOptions step{.metrics = {loss / options_.micro_steps}};
   if (options_.clip > 0) step.clip_norm = options_.clip;
-  return optimizer_.step(step);
+  const ration::StepReport report = optimizer_.step(step);
+  ++steps_;
+  items_ += options_.batch;
+  return report;
 }
 
 double Trainer::micro_step(int index) {

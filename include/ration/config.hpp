@@ -71,6 +71,9 @@ struct Config {
   /// How many copies of this optimizer's state exist inside the parent of `ration::step(parent,
   /// ...)`.
   int replicas = 1;
+  /// Plans the memory for saves beside the training (SaveOptions::asynchronous): a copy of what
+  /// this rank saves.
+  bool asynchronous_save = false;
   /// Elements the update visits at a time (rounded up to 1,024); 0: a flat at a time. The same
   /// bits.
   std::size_t tile_elements = 0;

@@ -20,8 +20,8 @@ class World : public ProcessGroup {
   World(ProcessGroup group, std::shared_ptr<StopState> stop)
       : ProcessGroup(std::move(group)), stop_(std::move(stop)) {}
 
-  /// True on this rank once SIGINT or SIGTERM arrived or `request_stop` was called here. Ranks may
-  /// see it at different times: `StepReport::stop_requested` is what they agree on.
+  /// True on this rank once SIGINT, SIGTERM or SIGUSR1 arrived or `request_stop` was called here.
+  /// Ranks may see it at different times: `StepReport::stop_requested` is what they agree on.
   [[nodiscard]] bool stop_requested() const;
 
   /// Asks all ranks to stop; they learn of it from the next step's report.
@@ -36,8 +36,8 @@ struct LaunchOptions {
   /// `--ranks=N`) on the command line says otherwise; the command line wins. Under a process
   /// launcher all of them are ignored.
   std::optional<int> ranks = std::nullopt;
-  /// Turn SIGINT and SIGTERM into `World::stop_requested`; a second signal ends the process at
-  /// once.
+  /// Turn SIGINT, SIGTERM and SIGUSR1 into `World::stop_requested`; a second SIGINT or SIGTERM ends
+  /// the process at once.
   bool handle_signals = true;
   /// How long a rank waits for another before that is an error (default 10 minutes).
   /// RATION_TIMEOUT, in seconds, wins.

@@ -9,10 +9,17 @@
 
 namespace ration {
 
-/// What a buffer is for. `buffers` are gather slots and gradient buckets, `trainer` what the
-/// trainer gave (counted, never allocated).
-enum class MemoryKind : std::uint8_t { parameters, gradients, optimizer_state, buffers, trainer };
-inline constexpr std::size_t kMemoryKinds = 5;
+/// What a buffer is for. `buffers` are gather slots and gradient buckets, `snapshot` what an
+/// asynchronous save copies into, `trainer` what the trainer gave (counted, never allocated).
+enum class MemoryKind : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer_state,
+  buffers,
+  snapshot,
+  trainer
+};
+inline constexpr std::size_t kMemoryKinds = 6;
 std::string_view name_of(MemoryKind kind);
 
 /// One buffer of a rank.

@@ -395,6 +395,9 @@ class ShardedOptimizer {
 
   /// Collective, between steps. Saves this optimizer, alone, as "optimizer": see checkpoint::save.
   SaveReport save(const std::string& root, const SaveOptions& options = {});
+  /// Waits for an asynchronous save. Its report, empty when there was none. Throws, on all ranks
+  /// alike, what went wrong with it, unless a `step` has said so before.
+  SaveReport wait_saved();
   /// Collective, between steps or instead of `initialize`. See checkpoint::load. Also for a broken
   /// optimizer, in the middle of a step too; its guards must be gone.
   LoadReport load(const std::string& root, const LoadOptions& options = {});

@@ -2,6 +2,7 @@
 // arrays.
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
 #include "core/record.hpp"
+#include "engine/background_save.hpp"
 #include "engine/part.hpp"
 
 namespace ration::detail {
@@ -76,7 +78,14 @@ SaveReport Engine::save(const std::string& root, std::span<const checkpoint::Nam
     engine.require_between_steps("save");
     engine.require_released("save");
     engine.require_same_ranks(lead, "save");
+    if (options.asynchronous && !engine.c_.config.asynchronous_save) {
+      throw InvalidArgument(fmt::format(
+          "rank {}: an asynchronous save of \"{}\" needs Config::asynchronous_save, which "
+          "plans its memory",
+          lead.c_.rank(), named.name));
+    }
   }
+  for (const checkpoint::Named& named : optimizers) named.optimizer->engine().wait_saved();
   std::vector<std::unique_ptr<Part>> parts;
   std::vector<const checkpoint::SavedPart*> saved;
   for (const checkpoint::Named& named : optimizers) {
@@ -95,9 +104,42 @@ SaveReport Engine::save(const std::string& root, std::span<const checkpoint::Nam
     now.optimizers.emplace_back(named.name, engine.changes_, engine.options_hash());
   }
   if (lead.saved_ && lead.saved_->first == now) request.already = lead.saved_->second;
+  if (options.asynchronous && request.already.empty()) {
+    std::vector<std::unique_ptr<checkpoint::SavedPart>> copies;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      copies.push_back(optimizers[i].optimizer->engine().copy(*parts[i]));
+    const auto background =
+        std::make_shared<BackgroundSave>(lead.c_.save, std::move(request), std::move(copies));
+    for (const checkpoint::Named& named : optimizers)
+      named.optimizer->engine().background_ = background;
+    lead.being_saved_ = std::move(now);
+    return {.step = lead.being_saved_->step};
+  }
   const SaveReport report = checkpoint::save(lead.c_.parent->control(), request, saved);
   lead.saved_.emplace(std::move(now), report.folder);
   return report;
+}
+
+std::unique_ptr<checkpoint::SavedPart> Engine::copy(const Part& part) const {
+  std::vector<std::byte*> places;
+  for (std::size_t f = 0; f < c_.layout.flats.size(); ++f)
+    places.push_back(c_.state->entry(c_.state->plan(static_cast<int>(f)).snapshot));
+  return std::make_unique<SavedCopy>(part, places);
+}
+
+SaveReport Engine::wait_saved() {
+  if (!background_) return {};
+  // Whatever comes of it, it is over.
+  const std::shared_ptr<BackgroundSave> background = std::exchange(background_, nullptr);
+  const std::optional<Saved> saved = std::exchange(being_saved_, std::nullopt);
+  const SaveReport report = background->wait();
+  if (saved && !report.folder.empty()) saved_.emplace(*saved, report.folder);
+  return report;
+}
+
+// On every rank in the same step: some may learn of it only here.
+void Engine::throw_failed_save(const HeaderResult& agreed) {
+  if (agreed.save_failed) wait_saved();
 }
 
 LoadReport Engine::load(const std::string& root, std::span<const checkpoint::Named> optimizers,
@@ -106,7 +148,10 @@ LoadReport Engine::load(const std::string& root, std::span<const checkpoint::Nam
   Engine& lead = optimizers.front().optimizer->engine();
   for (const checkpoint::Named& named : optimizers)
     named.optimizer->engine().require_same_ranks(lead, "load");
-  for (const checkpoint::Named& named : optimizers) named.optimizer->engine().prepare_to_load();
+  for (const checkpoint::Named& named : optimizers) {
+    named.optimizer->engine().wait_saved();  // its copy is part of the state that may be given up
+    named.optimizer->engine().prepare_to_load();
+  }
   Control& control = lead.c_.parent->control();
   const checkpoint::Opened opened = checkpoint::open(*lead.c_.parent, root, options);
 

@@ -20,6 +20,7 @@ struct Context {
   // Gathers and reduces have a communicator and a stream each: neither waits for the other.
   std::shared_ptr<Communicator> gather;
   std::shared_ptr<Communicator> reduce;
+  std::shared_ptr<Communicator> save;  ///< of saves beside the training
   std::unique_ptr<Stream> compute;
   std::unique_ptr<Stream> gather_stream;
   std::unique_ptr<Stream> reduce_stream;

@@ -23,9 +23,12 @@
 
 namespace ration::checkpoint {
 class LoadPlan;
-}
+class SavedPart;
+}  // namespace ration::checkpoint
 
 namespace ration::detail {
+
+class BackgroundSave;
 
 class Engine {
  public:
@@ -89,6 +92,7 @@ class Engine {
   // checkpoint.cpp
   static SaveReport save(const std::string& root, std::span<const checkpoint::Named> optimizers,
                          const SaveOptions& options);
+  SaveReport wait_saved();
   static LoadReport load(const std::string& root, std::span<const checkpoint::Named> optimizers,
                          const LoadOptions& options);
 
@@ -146,7 +150,9 @@ class Engine {
   [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
                                                        const State& state) const;
 
+  void throw_failed_save(const HeaderResult& agreed);
   void require_same_ranks(const Engine& other, std::string_view call) const;
+  [[nodiscard]] std::unique_ptr<checkpoint::SavedPart> copy(const Part& part) const;
   void agree_on_call(Call call);
   void prepare_to_load();
   void start_over();
@@ -199,6 +205,8 @@ class Engine {
   std::int64_t steps_ = 0;
   std::int64_t changes_ = 0;                            ///< of values: steps, loads, relayouts
   std::optional<std::pair<Saved, std::string>> saved_;  ///< the last save, and its folder
+  std::optional<Saved> being_saved_;                    ///< by `background_`
+  std::shared_ptr<BackgroundSave> background_;  ///< shared by optimizers that are saved together
   double loss_scale_ = 1;
   std::int64_t good_steps_ = 0;
   bool reduced_ = false;  ///< between reduce_gradients and apply

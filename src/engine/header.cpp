@@ -41,7 +41,8 @@ void write(const HeaderRecord& r, Bytes& bytes) {
   writer.put(r.weight);
   writer.put(r.batches);
   writer.put(r.squared_norm);
-  writer.put(static_cast<std::uint8_t>((r.stop ? 1 : 0) | (r.skip ? 2 : 0) | (r.changed ? 4 : 0)));
+  writer.put(static_cast<std::uint8_t>((r.stop ? 1 : 0) | (r.skip ? 2 : 0) | (r.changed ? 4 : 0) |
+                                       (r.save_failed ? 8 : 0)));
   writer.put_list(r.used);
   writer.put_list(r.metrics);
   writer.put_text(r.refused);
@@ -65,6 +66,7 @@ void read(const Bytes& bytes, HeaderRecord& r) {
   r.stop = flags & 1;
   r.skip = flags & 2;
   r.changed = flags & 4;
+  r.save_failed = flags & 8;
   reader.get_list(r.used);
   reader.get_list(r.metrics);
   r.refused = reader.get_text();
@@ -143,6 +145,7 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
       total.stop = total.stop || r.stop;
       total.skip = total.skip || r.skip;
       total.changed = total.changed || r.changed;
+      total.save_failed = total.save_failed || r.save_failed;
       for (std::size_t i = 0; i < std::min(total.used.size(), r.used.size()); ++i)
         total.used[i] |= r.used[i];
       for (std::size_t i = 0; i < total.metrics.size(); ++i) total.metrics[i] += r.metrics[i];
@@ -152,7 +155,7 @@ void combine(std::span<const Bytes> records, Bytes& bytes) {
     writer.put(total.batches);
     writer.put(total.squared_norm);
     writer.put(static_cast<std::uint8_t>((total.stop ? 1 : 0) | (total.skip ? 2 : 0) |
-                                         (total.changed ? 4 : 0)));
+                                         (total.changed ? 4 : 0) | (total.save_failed ? 8 : 0)));
     writer.put_list(total.used);
     writer.put_list(total.metrics);
     writer.put_list(total.forward_order);
@@ -191,6 +194,7 @@ HeaderResult exchange(Control& control, const HeaderRecord& record, HeaderBuffer
   result.stop = flags & 1;
   result.skip = flags & 2;
   result.changed = flags & 4;
+  result.save_failed = flags & 8;
   reader.get_list(result.used);
   reader.get_list(result.metrics);
   reader.get_list(result.forward_order);

@@ -28,6 +28,7 @@ struct HeaderRecord {
   bool stop = false;
   bool skip = false;
   bool changed = false;             ///< reduced gradients were changed by hand
+  bool save_failed = false;         ///< a save beside the training has ended badly
   std::vector<std::uint64_t> used;  ///< a bit per parameter
   std::vector<double> metrics;
   std::string refused = {};  ///< why this rank cannot go on, though it can talk: all throw it
@@ -46,6 +47,7 @@ struct HeaderResult {
   bool stop = false;
   bool skip = false;
   bool changed = false;
+  bool save_failed = false;
   std::vector<std::uint64_t> used;
   std::vector<double> metrics;
   std::vector<int> forward_order;

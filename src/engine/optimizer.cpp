@@ -211,6 +211,9 @@ SaveReport ShardedOptimizer::save(const std::string& root, const SaveOptions& op
   const checkpoint::Named named{.name = "optimizer", .optimizer = this};
   return checkpoint::save(root, {&named, 1}, options);
 }
+SaveReport ShardedOptimizer::wait_saved() {
+  return engine().wait_saved();
+}
 LoadReport ShardedOptimizer::load(const std::string& root, const LoadOptions& options) {
   const checkpoint::Named named{.name = "optimizer", .optimizer = this};
   return checkpoint::load(root, {&named, 1}, options);

@@ -15,6 +15,7 @@
 #include "core/record.hpp"
 #include "device/host/arithmetic.hpp"
 #include "device/operations.hpp"
+#include "engine/background_save.hpp"
 #include "engine/engine.hpp"
 
 namespace ration::detail {
@@ -70,14 +71,15 @@ std::string describe(const Config& c, const std::vector<Rule>& groups) {
   const LossScale& s = c.loss_scale;
   std::string text = fmt::format(
       "stage {}; parameter {}; gradient {}; reduce {}; master {}; moments {}; micro_steps {}; "
-      "accumulation {}; loss_scale {}{}; prefetch {}; buckets {}; replicas {}",
+      "accumulation {}; loss_scale {}{}; prefetch {}; buckets {}; replicas {}; "
+      "asynchronous_save {}",
       c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce),
       p.master == Master::split ? "split" : "fp32", name_of(p.moments), c.micro_steps,
       accumulation_of(c) == Accumulation::local ? "local" : "sharded", s.initial,
       s.dynamic ? fmt::format(" dynamic (growth {}, backoff {}, interval {}, {} to {})", s.growth,
                               s.backoff, s.growth_interval, s.minimum, s.maximum)
                 : std::string(),
-      c.prefetch, c.buckets, c.replicas);
+      c.prefetch, c.buckets, c.replicas, c.asynchronous_save);
   for (const Rule& rule : groups) {
     text += fmt::format("; group {} with state [{}]", update::name_of(rule),
                         fmt::join(update::state_names(rule), ", "));
@@ -123,6 +125,7 @@ Engine::Engine(const ProcessGroup& group, const Config& config,
 // An optimizer may end with work in flight, when an exception ends it: the streams go first,
 // because their tasks read names and write norms.
 Engine::~Engine() {
+  if (background_) background_->join();  // it reads from here
   // Ended by an exception, work that waits for peers would wait for long: they learn of it only
   // when the exception has come to whoever tells them.
   if (std::uncaught_exceptions() > exceptions_ && c_.gather_stream) {
@@ -196,6 +199,7 @@ void Engine::set_up() {
   c_.gather = c_.parent->split(0, c_.rank());
   c_.reduce =
       c_.gather->split(0, c_.rank());  // a part: what peers read of one they read of the other
+  if (c_.config.asynchronous_save && !c_.save) c_.save = c_.parent->split(0, c_.rank());
   // A whole pass, and what an update starts, fit into a stream: putting work in never waits for
   // peers.
   const std::size_t tasks = 256 + 4 * (c_.layout.flats.size() + c_.layout.units.size());
@@ -332,6 +336,7 @@ void Engine::relayout(const Initializer& initializer) {
   require_usable();
   require_between_steps("relayout");
   require_released("relayout");
+  wait_saved();
   gatherer_.begin_pass(Pass::none);  // joins what an evaluation left: peers may be waiting in it
   // Whatever is refused is refused before anything is given up.
   Layout wanted = registered_;

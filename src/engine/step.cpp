@@ -10,6 +10,7 @@
 
 #include "core/log.hpp"
 #include "core/trace.hpp"
+#include "engine/background_save.hpp"
 #include "engine/engine.hpp"
 
 namespace ration::detail {
@@ -53,6 +54,7 @@ HeaderRecord& Engine::record(Call call, const std::optional<double>& clip_norm) 
   r.stop = stop_requested_ && stop_requested_();
   r.skip = false;
   r.changed = false;
+  r.save_failed = background_ && background_->has_failed();
   r.metrics.clear();
   r.refused.clear();
   const std::vector<char>& used = reducer_.used();
@@ -107,7 +109,9 @@ StepReport Engine::step(const StepOptions& options) {
     end_step();  // on all ranks alike: the gradients are dropped, nothing else changed
     throw;
   }
-  return finish(agreed, decide(agreed, options.clip_norm));
+  const StepReport report = finish(agreed, decide(agreed, options.clip_norm));
+  throw_failed_save(agreed);
+  return report;
 }
 
 StepReport Engine::finish(const HeaderResult& agreed, const Decision& decision) {
@@ -249,7 +253,9 @@ StepReport Engine::apply(Gradients& gradients, const ApplyOptions& options) {
   // Orders were proposed, and agreed, by both headers alike.
   const Decision decision = decide(agreed, options.clip_norm);
   if (agreed.changed && !decision.skipped) reducer_.gather_again();
-  return finish(agreed, decision);
+  const StepReport report = finish(agreed, decision);
+  throw_failed_save(agreed);
+  return report;
 }
 
 std::vector<GradientSpan> Engine::gradient_spans(bool change) {
@@ -358,6 +364,8 @@ StepReport Engine::joint_step(const ProcessGroup& parent,
     const StepReport r = optimizers[i]->engine().finish(own, decision);
     if (i == 0) report = r;
   }
+  for (std::size_t i = 0; i < optimizers.size(); ++i)
+    optimizers[i]->engine().throw_failed_save(agreed[i]);
   return report;
 }
 

@@ -1,13 +1,14 @@
 #pragma once
-// SIGINT and SIGTERM as a wish to stop.
+// SIGINT, SIGTERM and SIGUSR1 as a wish to stop.
 
 namespace ration::launch_signals {
 
 /// A signal has arrived since handling began.
 bool arrived();
 
-/// While alive: the first SIGINT or SIGTERM is remembered, a second ends the process at once. The
-/// handlers found before are put back.
+/// While alive: a signal is remembered, and a second SIGINT or SIGTERM ends the process at once.
+/// SIGUSR1 may come before: schedulers send it ahead of SIGTERM. The handlers found before are put
+/// back.
 class Handling {
  public:
   explicit Handling(bool wanted);

@@ -14,6 +14,8 @@ std::string_view name_of(MemoryKind kind) {
       return "optimizer_state";
     case MemoryKind::buffers:
       return "buffers";
+    case MemoryKind::snapshot:
+      return "snapshot";
     case MemoryKind::trainer:
       return "trainer";
   }

@@ -46,6 +46,7 @@ class Planner {
         gradients(f, flat);
         optimizer_state(f, flat);
       }
+      if (config_.asynchronous_save) snapshot(f, flat);
     }
     shared_buffers();
     return std::move(plan_);
@@ -164,6 +165,15 @@ class Planner {
       flat.state[k] = entry(fmt::format("{}/{}", name, flat.state_kinds[k]),
                             MemoryKind::optimizer_state, own, size_of(config_.precision.moments));
     }
+  }
+
+  void snapshot(int f, FlatPlan& flat) {
+    const FlatInfo& info = layout_.flats[f];
+    std::size_t element =
+        size_of(info.dtype) + flat.state_kinds.size() * size_of(config_.precision.moments);
+    if (flat.master != kNone) element += sizeof(float);  // whatever its kind
+    flat.snapshot =
+        entry(flat_name(layout_, f) + "/snapshot", MemoryKind::snapshot, info.shard, element);
   }
 
   // Planned wherever a unit uses them, though all it has may be empty.

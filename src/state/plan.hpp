@@ -49,6 +49,7 @@ struct FlatPlan {
   int master = kNone;
   std::vector<std::string> state_kinds;  ///< union over the groups of the flat's parameters
   std::array<int, update::kMaxStates> state{kNone, kNone, kNone, kNone};
+  int snapshot = kNone;  ///< all that is saved of the own shard
 };
 
 struct StatePlan {
