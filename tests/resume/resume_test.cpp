@@ -245,7 +245,7 @@ TEST(Resume, AfterAnExceptionInTheMiddleOfAStep) {
       for (int i = 0; i < 2; ++i) trainer.step();
       trainer.optimizer().save(folder.path());
       try {
-        const MicroStep micro = trainer.optimizer().micro_step();
+        trainer.optimizer().micro_step();
         const Gathered weights = trainer.units()[1].gather();
         if (group.rank() == 1) throw std::runtime_error("out of data");
       } catch (const std::runtime_error&) {
