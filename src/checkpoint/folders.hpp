@@ -38,9 +38,8 @@ class SaveFolder {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::string& nonce() const { return nonce_; }
 
-  /// Writes the manifest, takes `owner` and `nonce` away, renames the folder to its step's name (of
-  /// a new generation where that is taken) and makes that safe. When it returns the step is
-  /// committed.
+  /// Writes the manifest, renames the folder to its step's name (of a new generation where that is
+  /// taken) and makes that safe. When it returns the step is committed.
   StepFolder commit(std::string_view manifest_text);
 
  private:

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "saved.hpp"
+#include "support/deadline.hpp"
 
 namespace ration::test {
 namespace {
@@ -215,16 +216,17 @@ TEST(Resume, SeveralOptimizersAreOneStep) {
   });
 }
 
-TEST(Resume, SaveAndStepAtOnceIsAnErrorThatNamesBoth) {
+// Whoever steps waits for gradients, who saves for a header: within the deadline they are told.
+TEST(Resume, SaveAndStepAtOnceIsAnErrorOnAll) {
   const Folder folder;
-  for (const std::string& text :
-       thrown_on_all<CommunicationError>(3, [&](const ProcessGroup& group) {
-         TinyTrainer trainer(group, resumable(1));
-         trainer.step();
-         group.rank() == 1 ? (void)trainer.step() : (void)trainer.optimizer().save(folder.path());
-       })) {
-    EXPECT_THAT(text, HasSubstr("rank 1: calls step (step 1), rank 0 calls save (step 1)"));
-  }
+  const WithTimeout timeout(std::chrono::milliseconds(300));
+  const auto ends = outcomes(3, [&](const ProcessGroup& group) {
+    TinyTrainer trainer(group, resumable(1));
+    trainer.step();
+    group.rank() == 1 ? (void)trainer.step() : (void)trainer.optimizer().save(folder.path());
+  });
+  for (const Outcome& end : ends) EXPECT_NE(end.kind, Outcome::Kind::fine);
+  EXPECT_EQ(checkpoint::find_latest(folder.path()), std::nullopt);
 }
 
 TEST(Resume, OfNothingSaysSo) {
