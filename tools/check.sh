@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every check, from nothing: installs what is missing, then formatting, the release build and all tests, clang++, the sanitizers
-# over the multi-rank tests, clang-tidy. Ends with a summary of the stages, then ctest's own of the release run.
+# Every check, from nothing: installs what is missing, then formatting, the release build and all tests, the multi-rank tests
+# under the sanitizers (AddressSanitizer by clang++, ThreadSanitizer by g++), clang-tidy. Ends with a summary of the stages, then ctest's own of the release run.
 #   tools/check.sh           everything: about 40 minutes on 2 cores
 #   tools/check.sh --quick   the release build and its tests
 # Logs: build/check/*.log. Exit code 1 if a stage failed.
@@ -85,17 +85,14 @@ fi
 
 if [ $quick = no ]; then
   # LibTorch 1.13's headers are not for clang++ in C++20, and it is not built for the sanitizers: it is compared in the release
-  # build. clang++ sees other warnings; what it makes is not run, so it compiles no tests.
-  stage "clang++ build" configure_and_build clang -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=clang++ \
-    -DRATION_WERROR=ON -DRATION_TORCH=OFF -DRATION_TESTS=OFF -DRATION_EXAMPLES=ON -DRATION_TOOLS=ON || true
-
-  if target=rank_tests stage "asan+ubsan build" configure_and_build asan --preset asan -DRATION_EXAMPLES=OFF -DRATION_TORCH=OFF \
-    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1"; then  # most of the time here is the compiler's
+  # build. clang++ sees other warnings than g++. Most of the time here is the compilers': hence -O1.
+  flags=(-DRATION_WERROR=ON -DRATION_EXAMPLES=OFF -DRATION_TORCH=OFF "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
+  if target=rank_tests stage "clang++ asan+ubsan" configure_and_build asan --preset asan -DCMAKE_CXX_COMPILER=clang++ "${flags[@]}"; then
     stage "asan+ubsan tests" run_rank_tests build/asan || true
   fi
 
   fixed_addresses
-  if target=rank_tests stage "tsan build" configure_and_build tsan --preset tsan -DRATION_EXAMPLES=OFF -DRATION_TORCH=OFF; then
+  if target=rank_tests stage "tsan build" configure_and_build tsan --preset tsan "${flags[@]}"; then
     stage "tsan tests" run_rank_tests build/tsan || true
   fi
   without_aslr=()
