@@ -102,6 +102,24 @@ TEST_F(Slurm, SrunWithMpiPlugins) {
   expect_job(run({"srun", "--mpi=pmi2", "-N2", "-n4", kPrint}).out, "srun (PMI-2)", 4, true);
 }
 
+#ifdef RATION_CHARGPT
+TEST_F(Slurm, ATrainingBelowSrunGivesTheDigestOfThreads) {
+  for (const char* stage : {"0", "3"}) {
+    const std::vector<std::string> training{
+        RATION_CHARGPT, "--stage", stage,     "--steps", "5",
+        "--layers",     "2",       "--width", "64",      "--quiet"};
+    std::vector<std::string> threads = training;
+    threads.insert(threads.end(), {"--ranks", "4"});
+    std::vector<std::string> processes{"srun", "-N1", "-n4"};
+    processes.insert(processes.end(), training.begin(), training.end());
+    const Outcome outcome = run(processes);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, testing::StartsWith("digest "));
+    EXPECT_EQ(outcome.out, run(threads).out);
+  }
+}
+#endif
+
 // Its steps are jobs, each another one; its own shell is none.
 TEST_F(Slurm, ABatchScriptsShellIsNoRank) {
   const std::string out = cluster_->folder() / "batch.out";
