@@ -212,14 +212,18 @@ void hint_latest(const fs::path& root, const StepFolder& folder) noexcept {
   }
 }
 
-void prune(const fs::path& root, int keep) noexcept {
+void prune(const fs::path& root, int keep, const StepFolder& committed) noexcept {
   if (keep == 0) return;
   try {
     std::vector<StepFolder> steps = list_steps(root);
     std::reverse(steps.begin(), steps.end());
-    int kept = 0;
+    int kept = 1;  // the one just committed
     std::int64_t last = -1;
     for (const StepFolder& folder : steps) {
+      if (folder.step == committed.step && folder.generation == committed.generation) {
+        last = folder.step;
+        continue;
+      }
       if (!is_ours(folder.path)) continue;
       if (folder.step != last && kept < std::max(keep, 2)) {
         last = folder.step;

@@ -58,8 +58,9 @@ void check_shared(const std::filesystem::path& folder, std::string_view nonce);
 void hint_latest(const std::filesystem::path& root, const StepFolder& folder) noexcept;
 
 /// Removes all but the `keep` newest steps (at least 2; 0 keeps all), and of them the former
-/// generations; only folders that hold a manifest of ours. Each is renamed to a trash name first.
-/// Errors are logged, not thrown.
-void prune(const std::filesystem::path& root, int keep) noexcept;
+/// generations; only folders that hold a manifest of ours, and never the one just committed: after
+/// going back it is not the newest. Each is renamed to a trash name first. Errors are logged, not
+/// thrown.
+void prune(const std::filesystem::path& root, int keep, const StepFolder& committed) noexcept;
 
 }  // namespace ration::checkpoint

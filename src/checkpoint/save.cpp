@@ -170,7 +170,7 @@ class Save {
       }
       const StepFolder committed = folder_->commit(to_text(manifest_));
       hint_latest(request_.root, committed);
-      prune(request_.root, request_.keep);
+      prune(request_.root, request_.keep, committed);
       RecordWriter(words).put_text(committed.path.string());
     });
     const Bytes place =

@@ -1,6 +1,7 @@
 // The collective save itself, over parts that are slow, fail or are missing.
 
 #include <future>
+#include <set>
 #include <thread>
 
 #include "checkpoint/load.hpp"
@@ -95,6 +96,22 @@ TEST(Save, OfWhichOneRankFailsIsTheSameErrorOnAllAndLeavesNothing) {
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
       EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("tmp")));
   }
+}
+
+// Training that goes back saves lower steps than are there: they are not what is pruned.
+TEST(Save, AfterGoingBackIsNotPrunedAtOnce) {
+  const Folder folder;
+  with_ranks(2, [&](const ProcessGroup& group) {
+    for (const std::int64_t step : {7, 8, 9, 3, 8}) {
+      FakePart part(group.rank(), 2, 1);
+      EXPECT_TRUE(std::filesystem::exists(save_fake(group, part, folder.path(), step).folder));
+      group.barrier();
+    }
+  });
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    left.insert(entry.path().filename());
+  EXPECT_EQ(left, (std::set<std::string>{"LATEST", "step-00000008", "step-00000009"}));
 }
 
 TEST(Save, OfDifferentStepsIsRefused) {

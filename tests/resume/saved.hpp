@@ -1,37 +1,14 @@
 #pragma once
-// What the tests of saving and loading share: a folder of their own, trainers that save at one
-// world size and load at another.
+// What the tests of saving and loading share: trainers that save at one world size and load at
+// another.
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "engine/engine_test.hpp"
+#include "support/folder.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
-
-/// A folder that is gone afterwards.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = std::filesystem::temp_directory_path() / "ration-checkpoint-XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] std::string path() const { return path_; }
-  [[nodiscard]] std::filesystem::path operator/(const std::string& name) const {
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Gradients that do not depend on the number of ranks: their mean is the same at every world size,
 /// up to rounding.
