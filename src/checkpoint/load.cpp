@@ -41,8 +41,7 @@ std::vector<StepFolder> candidates(const std::filesystem::path& root, const Load
   StepFolder itself;
   // A name that ends in "/" has an empty file name.
   const std::filesystem::path folder = root.has_filename() ? root : root.parent_path();
-  if (parse_step_name(folder.filename().string(), itself) &&
-      std::filesystem::exists(folder / kManifestName)) {
+  if (parse_step_name(folder.filename().string(), itself)) {
     itself.path = folder;
     if (options.step && *options.step != itself.step) {
       throw InvalidArgument(fmt::format("{} is step {}, asked for was step {}", folder.string(),
