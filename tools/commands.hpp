@@ -8,6 +8,7 @@
 namespace ration::tools {
 
 void add_bench_collectives(CLI::App& bench, int& exit_code);
+void add_bench_checkpoint(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);
 void add_postmortem(CLI::App& app, int& exit_code);
 

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine and the library on it");
   bench->require_subcommand(1);
   ration::tools::add_bench_collectives(*bench, exit_code);
+  ration::tools::add_bench_checkpoint(*bench, exit_code);
   ration::tools::add_bench_step(*bench, exit_code);
   ration::tools::add_postmortem(app, exit_code);
   try {
