@@ -10,6 +10,12 @@ namespace ration::tools {
 void add_bench_collectives(CLI::App& bench, int& exit_code);
 void add_bench_checkpoint(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);
+void add_diff(CLI::App& app, int& exit_code);
+void add_import(CLI::App& app);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_merge(CLI::App& app);
 void add_postmortem(CLI::App& app, int& exit_code);
+void add_reshard(CLI::App& app);
+void add_verify(CLI::App& app, int& exit_code);
 
 }  // namespace ration::tools

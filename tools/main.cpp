@@ -26,7 +26,9 @@ int fail(const char* what, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures this machine and the library on it, and looks into failed jobs", "ration");
+  CLI::App app(
+      "Looks into checkpoints and failed jobs, measures this machine and the library on it",
+      "ration");
   app.set_version_flag("--version", ration::version() + "\n" + ration::build_summary());
   app.require_subcommand(1);
   int exit_code = 0;
@@ -35,6 +37,12 @@ int main(int argc, char** argv) {
   ration::tools::add_bench_collectives(*bench, exit_code);
   ration::tools::add_bench_checkpoint(*bench, exit_code);
   ration::tools::add_bench_step(*bench, exit_code);
+  ration::tools::add_inspect(app, exit_code);
+  ration::tools::add_verify(app, exit_code);
+  ration::tools::add_merge(app);
+  ration::tools::add_diff(app, exit_code);
+  ration::tools::add_reshard(app);
+  ration::tools::add_import(app);
   ration::tools::add_postmortem(app, exit_code);
   try {
     app.parse(argc, argv);
