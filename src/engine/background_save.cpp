@@ -3,7 +3,9 @@
 #include <cstring>
 
 #include "checkpoint/agreement.hpp"
+#include "core/align.hpp"
 #include "core/log.hpp"
+#include "state/plan.hpp"
 
 namespace ration::detail {
 

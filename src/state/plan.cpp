@@ -169,11 +169,14 @@ class Planner {
 
   void snapshot(int f, FlatPlan& flat) {
     const FlatInfo& info = layout_.flats[f];
-    std::size_t element =
-        size_of(info.dtype) + flat.state_kinds.size() * size_of(config_.precision.moments);
-    if (flat.master != kNone) element += sizeof(float);  // whatever its kind
-    flat.snapshot =
-        entry(flat_name(layout_, f) + "/snapshot", MemoryKind::snapshot, info.shard, element);
+    std::int64_t bytes = 0;
+    const auto array = [&](DType type) {
+      bytes += round_up(info.shard * static_cast<std::int64_t>(size_of(type)), kSnapshotAlignment);
+    };
+    array(info.dtype);
+    if (flat.master != kNone) array(DType::f32);  // whatever its kind
+    for (std::size_t k = 0; k < flat.state_kinds.size(); ++k) array(config_.precision.moments);
+    flat.snapshot = entry(flat_name(layout_, f) + "/snapshot", MemoryKind::snapshot, bytes, 1);
   }
 
   // Planned wherever a unit uses them, though all it has may be empty.

@@ -27,6 +27,9 @@ inline constexpr int kNone = -1;
 /// Every array begins at a multiple of this many bytes.
 inline constexpr std::uint64_t kEntryAlignment = 256;
 
+/// Every array in a snapshot does.
+inline constexpr std::int64_t kSnapshotAlignment = 64;
+
 /// Arrays of a flat, as indices of inventory entries (kNone: there is none).
 struct FlatPlan {
   bool gathered_in_slot = false;  ///< parameters are whole only between gather and release

@@ -32,7 +32,7 @@ inline Ranks make_backend_threads(int ranks, ThreadsOptions::Mode mode, bool che
 }
 
 // With sanitizers every operation is seen once a kind of group; the release build sees more ranks.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef RATION_SANITIZED
 inline const std::vector<int> kProcessRanks{3};
 #else
 inline const std::vector<int> kProcessRanks{1, 2, 3, 5, 8};

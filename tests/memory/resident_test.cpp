@@ -8,7 +8,7 @@
 namespace ration::test {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef RATION_SANITIZED
 constexpr bool kSanitized = true;  // their shadow memory grows on its own
 #else
 constexpr bool kSanitized = false;

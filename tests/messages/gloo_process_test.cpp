@@ -39,7 +39,9 @@ class Child {
     std::string variable = std::string(kSocket) + "=1";
     char* arguments[] = {program.data(), filter.data(), nullptr};
     std::vector<char*> environment;
-    for (char** at = environ; *at; ++at) environment.push_back(*at);
+    for (char** at = environ; *at; ++at) {
+      if (!std::string_view(*at).starts_with("GTEST_")) environment.push_back(*at);  // all of it
+    }
     environment.push_back(variable.data());
     environment.push_back(nullptr);
     posix_spawn_file_actions_t actions;

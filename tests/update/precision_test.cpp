@@ -34,7 +34,7 @@ TEST(SplitMaster, DecodesTheTiesThatRoundToEvenWouldLose) {
 
 // All patterns in an optimised build, 1 in 31 where sanitizers or -O0 make it slow.
 TEST(SplitMaster, DecodesEveryPatternExactly) {
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(NDEBUG) && !defined(RATION_SANITIZED)
   constexpr std::uint64_t kStride = 1;
 #else
   constexpr std::uint64_t kStride = 31;
