@@ -76,6 +76,14 @@ SaveReport save(const std::string& root, std::span<const Named> optimizers,
 LoadReport load(const std::string& root, std::span<const Named> optimizers,
                 const LoadOptions& options = {});
 
+/// Collective. Weights that another program wrote, to start from: a safetensors file, or an HDF5
+/// file with a dataset for each parameter, both by name. f32, bf16 and f16 are converted;
+/// everything else begins as after `initialize`. The optimizer need not be initialized. Every rank
+/// reads the file. Of `options` only `allow_missing` and `allow_unexpected` count. Throws as `load`
+/// does.
+LoadReport load_parameters(const std::string& file, ShardedOptimizer& optimizer,
+                           const LoadOptions& options = {});
+
 /// The newest committed step's folder in `root`, or nothing. Looks at names and manifests only.
 std::optional<std::string> find_latest(const std::string& root);
 

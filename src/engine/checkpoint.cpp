@@ -5,10 +5,12 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <ration/error.hpp>
 
 #include "checkpoint/agreement.hpp"
+#include "checkpoint/foreign.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
 #include "core/record.hpp"
@@ -240,27 +242,33 @@ void Engine::start_over() {
   end_step();
 }
 
-void Engine::adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part,
-                          const LoadOptions& options) {
-  const checkpoint::OptimizerEntry& source = plan.source(part);
-  const bool fresh = !ready_;
+// States and step counts as before the first step.
+void Engine::begin_training(const std::function<bool(std::string_view parameter)>& which) {
   for (const std::vector<Visit>& visits : visits_) {
     for (const Visit& visit : visits) {
       const ParameterInfo& parameter = c_.parameter(visit.parameter);
-      if (!parameter.trainable || plan.brings_state(part, parameter.name)) continue;
-      if (fresh || plan.find(part, parameter.name)) start_state(visit);
+      if (parameter.trainable && which(parameter.name)) start_state(visit);
     }
   }
   for (std::size_t p = 0; p < step_counts_.size(); ++p) {
+    if (which(c_.parameter(static_cast<int>(p)).name)) step_counts_[p] = 0;
+  }
+}
+
+void Engine::adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part,
+                          const LoadOptions& options) {
+  const checkpoint::OptimizerEntry& source = plan.source(part);
+  begin_training([&](std::string_view name) {
+    return !plan.brings_state(part, name) && (!ready_ || plan.find(part, name));
+  });
+  for (std::size_t p = 0; p < step_counts_.size(); ++p) {
     const ParameterInfo& parameter = c_.parameter(static_cast<int>(p));
-    const checkpoint::ParameterEntry* entry = plan.find(part, parameter.name);
-    if (!entry) continue;
-    const bool kept = plan.brings_state(part, parameter.name);
-    step_counts_[p] = kept ? entry->step_count : 0;
-    if (kept && parameter.trainable) {
-      c_.masked[p] = entry->masked;
-      wanted_trainable_[p] = !entry->masked;
-    }
+    if (!plan.brings_state(part, parameter.name)) continue;
+    const checkpoint::ParameterEntry& entry = *plan.find(part, parameter.name);
+    step_counts_[p] = entry.step_count;
+    if (!parameter.trainable) continue;
+    c_.masked[p] = entry.masked;
+    wanted_trainable_[p] = !entry.masked;
   }
   if (options.parameters_only) {
     steps_ = 0;
@@ -281,6 +289,81 @@ void Engine::adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part,
   ready_ = true;
 }
 
+LoadReport Engine::load_parameters(const std::string& file, const LoadOptions& options) {
+  wait_saved();
+  prepare_to_load();
+  Control& control = c_.parent->control();
+  LoadReport report{.world = 1, .folder = file};
+  std::unique_ptr<checkpoint::ForeignFile> opened;
+  const auto unfit = checkpoint::failure_of([&] {
+    opened = checkpoint::open_foreign(file);
+    for (const auto& tensor : opened->tensors()) report.unexpected.push_back(tensor.name);
+    for (const ParameterInfo& parameter : c_.layout.parameters) {
+      const int index = opened->find(parameter.name);
+      if (index < 0) {
+        report.missing.push_back(parameter.name);
+        continue;
+      }
+      std::erase(report.unexpected, parameter.name);
+      const auto& shape = opened->tensors()[static_cast<std::size_t>(index)].shape;
+      if (shape != parameter.shape) {
+        throw InvalidArgument(fmt::format("parameter \"{}\" has shape [{}], in {} it has [{}]",
+                                          parameter.name, fmt::join(parameter.shape, ", "), file,
+                                          fmt::join(shape, ", ")));
+      }
+    }
+    for (const TiedName& tied : c_.layout.tied) std::erase(report.unexpected, tied.name);
+    if (!report.missing.empty() && !options.allow_missing) {
+      throw InvalidArgument(fmt::format(
+          "parameter \"{}\" ({} in all) is not in {}; LoadOptions::allow_missing lets it keep what "
+          "it is",
+          report.missing.front(), report.missing.size(), file));
+    }
+    if (!report.unexpected.empty() && !options.allow_unexpected) {
+      throw InvalidArgument(fmt::format(
+          "{} has \"{}\" ({} in all), which is unknown here; LoadOptions::allow_unexpected passes "
+          "over it",
+          file, report.unexpected.front(), report.unexpected.size()));
+    }
+  });
+  checkpoint::agree(control, "foreign weights", unfit);
+  Part part(*this, "optimizer");
+  const auto failed = checkpoint::failure_of([&] { read_foreign(*opened, part); });
+  try {
+    checkpoint::agree(control, "load", failed);
+  } catch (const std::exception& error) {
+    mark_broken(fmt::format("a load of {} failed: {}", file, error.what()));
+    throw;
+  }
+  begin_training([&](std::string_view name) { return !ready_ || opened->find(name) >= 0; });
+  steps_ = 0;
+  loss_scale_ = c_.config.loss_scale.initial;
+  good_steps_ = 0;
+  ++changes_;
+  publish_all();
+  ready_ = true;
+  return report;
+}
+
+void Engine::read_foreign(const checkpoint::ForeignFile& file, Part& part) const {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements
+  std::vector<std::byte> buffer;
+  const std::vector<checkpoint::WantedPiece> wanted = part.wanted();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const int index = file.find(wanted[i].parameter);
+    if (index < 0) continue;
+    const auto tensor = static_cast<std::size_t>(index);
+    const DType type = file.tensors()[tensor].dtype;
+    for (std::int64_t done = 0; done < wanted[i].count;) {
+      const std::int64_t n = std::min(kPiece, wanted[i].count - done);
+      buffer.resize(static_cast<std::size_t>(n) * size_of(type));
+      file.read(tensor, wanted[i].first + done, n, buffer.data());
+      part.write(i, -1, done, n, type, buffer.data());
+      done += n;
+    }
+  }
+}
+
 }  // namespace ration::detail
 
 namespace ration::checkpoint {
@@ -293,6 +376,11 @@ SaveReport save(const std::string& root, std::span<const Named> optimizers,
 LoadReport load(const std::string& root, std::span<const Named> optimizers,
                 const LoadOptions& options) {
   return detail::Engine::load(root, optimizers, options);
+}
+
+LoadReport load_parameters(const std::string& file, ShardedOptimizer& optimizer,
+                           const LoadOptions& options) {
+  return optimizer.engine().load_parameters(file, options);
 }
 
 }  // namespace ration::checkpoint

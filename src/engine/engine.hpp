@@ -22,6 +22,7 @@
 #include "engine/reducer.hpp"
 
 namespace ration::checkpoint {
+class ForeignFile;
 class LoadPlan;
 class SavedPart;
 }  // namespace ration::checkpoint
@@ -96,6 +97,8 @@ class Engine {
   static LoadReport load(const std::string& root, std::span<const checkpoint::Named> optimizers,
                          const LoadOptions& options);
 
+  LoadReport load_parameters(const std::string& file, const LoadOptions& options);
+
   [[nodiscard]] std::int64_t step_count(const Parameter& parameter) const;
   [[nodiscard]] double loss_scale() const { return loss_scale_; }
   [[nodiscard]] MemoryReport memory() const;
@@ -156,6 +159,8 @@ class Engine {
   void agree_on_call(Call call);
   void prepare_to_load();
   void start_over();
+  void read_foreign(const checkpoint::ForeignFile& file, Part& part) const;
+  void begin_training(const std::function<bool(std::string_view parameter)>& which);
   void adopt_loaded(const checkpoint::LoadPlan& plan, std::size_t part, const LoadOptions& options);
 
   void close_micro_step();
