@@ -309,12 +309,14 @@ void LoadPlan::read_shard(int rank, std::vector<Item>& items) const {
   const ShardReader reader(opened_.folder, opened_.manifest, rank);
   reader.check_rest();
   std::size_t met = 0;
+  std::vector<ShardReader::Request> requests;
   for (const PlacedSlice& slice : reader.slices()) {  // in the order of the file
     const auto [begin, end] =
         std::equal_range(items.begin(), items.end(), slice,
                          [&](const auto& a, const auto& b) { return key(a) < key(b); });
     if (begin == end) continue;
-    std::vector<ShardReader::Range> ranges;
+    ShardReader::Request& request = requests.emplace_back();
+    request.slice = &slice;
     for (auto item = begin; item != end; ++item) {
       if (item->first < slice.start || item->first + item->count > slice.start + slice.length) {
         throw CorruptCheckpoint(fmt::format(
@@ -322,21 +324,22 @@ void LoadPlan::read_shard(int rank, std::vector<Item>& items) const {
             reader.path().string(), item->first, item->first + item->count, item->flat, slice.start,
             slice.start + slice.length));
       }
-      ranges.push_back({item->first - slice.start, item->count});
+      request.wanted.push_back({item->first - slice.start, item->count});
     }
-    met += ranges.size();
-    auto item = begin;
-    reader.read(slice, ranges, [&](std::int64_t first, std::int64_t count, const std::byte* from) {
+    met += request.wanted.size();
+    request.deliver = [this, &slice, item = begin](std::int64_t first, std::int64_t count,
+                                                   const std::byte* from) mutable {
       while (slice.start + first >= item->first + item->count) ++item;
       parts_[item->part]->write(item->piece, item->state,
                                 item->piece_first + slice.start + first - item->first, count,
                                 slice.dtype, from);
-    });
+    };
   }
   if (met != items.size()) {
     throw CorruptCheckpoint(fmt::format("{}: {} of {} arrays that should be in it are not there",
                                         reader.path().string(), items.size() - met, items.size()));
   }
+  reader.read(requests);
 }
 
 std::optional<std::string> find_latest(const std::string& root) {

@@ -88,13 +88,20 @@ class ShardReader {
   /// Checks all bytes outside slices and tables.
   void check_rest() const;
 
-  /// Reads ranges of a slice: the blocks that hold one, each once and whole, verified before any of
-  /// it is delivered. `wanted` is ascending and does not overlap; each range is delivered in
-  /// pieces, in order.
   struct Range {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
+  /// Ranges of a slice, ascending and not overlapping, and who gets them.
+  struct Request {
+    const PlacedSlice* slice = nullptr;  ///< of `slices()`
+    std::vector<Range> wanted{};
+    Deliver deliver{};
+  };
+
+  /// Reads the blocks that hold a range, each once and whole, verified before any of it is
+  /// delivered; request after request, each range in pieces and in order.
+  void read(std::span<const Request> requests) const;
   void read(const PlacedSlice& slice, std::span<const Range> wanted, const Deliver& deliver) const;
 
  private:

@@ -16,6 +16,22 @@ namespace {
 // Tables larger than that are no honest shard's: 16 TiB in one file.
 constexpr std::uint64_t kLargestTable = std::uint64_t{32} << 20;
 
+// Numbers of a slice's blocks that hold an element of the ranges, ascending.
+std::vector<std::uint64_t> blocks_with(const PlacedSlice& slice,
+                                       std::span<const ShardReader::Range> wanted) {
+  const std::int64_t in_block =
+      static_cast<std::int64_t>(kBlockBytes) / static_cast<std::int64_t>(size_of(slice.dtype));
+  std::vector<std::uint64_t> numbers;
+  for (const ShardReader::Range& range : wanted) {
+    if (range.count == 0) continue;
+    const auto last = static_cast<std::uint64_t>((range.first + range.count - 1) / in_block);
+    auto number = static_cast<std::uint64_t>(range.first / in_block);
+    if (!numbers.empty()) number = std::max(number, numbers.back() + 1);
+    for (; number <= last; ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 struct ShardReader::Inside {
@@ -46,6 +62,8 @@ struct ShardReader::Inside {
   }
   void verify(const PlacedSlice& slice, std::uint64_t block,
               std::span<const std::byte> bytes) const;
+  static void deliver(const Request& request, std::uint64_t block, std::span<const std::byte> bytes,
+                      std::vector<Range>::const_iterator& range);
 };
 
 void ShardReader::Inside::verify(const PlacedSlice& slice, std::uint64_t block,
@@ -57,6 +75,24 @@ void ShardReader::Inside::verify(const PlacedSlice& slice, std::uint64_t block,
   refuse(fmt::format("block {} of {} ({} bytes at {}) has checksum {:016x}, its table says {:016x}",
                      block, dataset_name(manifest, place, slice.kind), bytes.size(),
                      slice.offset + block * kBlockBytes, found, said));
+}
+
+// From `range` on, which is where the former block has ended.
+void ShardReader::Inside::deliver(const Request& request, std::uint64_t block,
+                                  std::span<const std::byte> bytes,
+                                  std::vector<Range>::const_iterator& range) {
+  const auto element = static_cast<std::int64_t>(size_of(request.slice->dtype));
+  const std::int64_t begin =
+      static_cast<std::int64_t>(block) * (static_cast<std::int64_t>(kBlockBytes) / element);
+  const std::int64_t end = begin + static_cast<std::int64_t>(bytes.size()) / element;
+  for (; range != request.wanted.end(); ++range) {
+    const std::int64_t first = std::max(begin, range->first);
+    const std::int64_t last = std::min(end, range->first + range->count);
+    if (range->first >= end) break;
+    if (first < last)
+      request.deliver(first, last - first, bytes.data() + (first - begin) * element);
+    if (range->first + range->count > end) break;  // the next block goes on with it
+  }
 }
 
 ShardReader::ShardReader(const std::filesystem::path& folder, const Manifest& manifest, int rank) {
@@ -99,39 +135,34 @@ void ShardReader::check_rest() const {
 
 void ShardReader::read(const PlacedSlice& slice, std::span<const Range> wanted,
                        const Deliver& deliver) const {
+  const Request request{&slice, {wanted.begin(), wanted.end()}, deliver};
+  read({&request, 1});
+}
+
+void ShardReader::read(std::span<const Request> requests) const {
   const Inside& in = *inside_;
-  const auto element = static_cast<std::int64_t>(size_of(slice.dtype));
-  const auto in_block = static_cast<std::int64_t>(kBlockBytes) / element;
-  std::vector<std::uint64_t> numbers;
-  for (const Range& range : wanted) {
-    if (range.count == 0) continue;
-    const auto last = static_cast<std::uint64_t>((range.first + range.count - 1) / in_block);
-    auto number = static_cast<std::uint64_t>(range.first / in_block);
-    if (!numbers.empty()) number = std::max(number, numbers.back() + 1);
-    for (; number <= last; ++number) numbers.push_back(number);
-  }
-  if (numbers.empty()) return;
   std::vector<io::Block> blocks;
-  for (const std::uint64_t number : numbers) {
-    const std::uint64_t begin = number * kBlockBytes;
-    blocks.push_back({.offset = slice.offset + begin,
-                      .bytes = static_cast<std::size_t>(
-                          std::min<std::uint64_t>(kBlockBytes, slice.bytes() - begin))});
+  std::vector<std::vector<std::uint64_t>> numbers;  // of the blocks of each request
+  std::size_t largest = 0;
+  for (const Request& request : requests) {
+    const PlacedSlice& slice = *request.slice;
+    numbers.push_back(blocks_with(slice, request.wanted));
+    for (const std::uint64_t number : numbers.back()) {
+      const std::uint64_t begin = number * kBlockBytes;
+      blocks.push_back({.offset = slice.offset + begin,
+                        .bytes = static_cast<std::size_t>(
+                            std::min<std::uint64_t>(kBlockBytes, slice.bytes() - begin))});
+      largest = std::max(largest, blocks.back().bytes);
+    }
   }
-  const std::size_t largest = std::min<std::uint64_t>(kBlockBytes, slice.bytes());
+  if (blocks.empty()) return;
   io::ReadAhead reader(in.file, std::move(blocks), largest);
-  auto range = wanted.begin();
-  for (const std::uint64_t number : numbers) {
-    const std::span<const std::byte> bytes = reader.next();
-    in.verify(slice, number, bytes);
-    const auto begin = static_cast<std::int64_t>(number) * in_block;
-    const std::int64_t end = begin + static_cast<std::int64_t>(bytes.size()) / element;
-    for (; range != wanted.end(); ++range) {
-      const std::int64_t first = std::max(begin, range->first);
-      const std::int64_t last = std::min(end, range->first + range->count);
-      if (range->first >= end) break;
-      if (first < last) deliver(first, last - first, bytes.data() + (first - begin) * element);
-      if (range->first + range->count > end) break;  // the next block goes on with it
+  for (std::size_t r = 0; r < requests.size(); ++r) {
+    auto range = requests[r].wanted.begin();
+    for (const std::uint64_t number : numbers[r]) {
+      const std::span<const std::byte> bytes = reader.next();
+      in.verify(*requests[r].slice, number, bytes);
+      in.deliver(requests[r], number, bytes, range);
     }
   }
 }

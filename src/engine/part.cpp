@@ -163,15 +163,18 @@ void Engine::Part::write(std::size_t piece, int state, std::int64_t first, std::
       std::memcpy(target, source, n * size_of(type));
       continue;
     }
-    if (type == DType::f32) {
-      std::memcpy(scratch, source, n * sizeof(float));
-    } else {
+    const float* values = reinterpret_cast<const float*>(source);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(source) % alignof(float) == 0;
+    if (type != DType::f32) {
       arithmetic().cast(source, type, scratch, DType::f32, n);
+    } else if (!aligned) {
+      std::memcpy(scratch, source, n * sizeof(float));
     }
+    if (type != DType::f32 || !aligned) values = scratch;
     if (state < 0 && trainable) {
-      update::store_weights(run, scratch);
+      update::store_weights(run, values);
     } else {
-      arithmetic().cast(scratch, DType::f32, target, target_type, n);
+      arithmetic().cast(values, DType::f32, target, target_type, n);
     }
   }
 }

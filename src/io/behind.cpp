@@ -4,11 +4,15 @@
 #include <new>
 #include <utility>
 
+#include <sys/mman.h>
+
 namespace ration::io {
 namespace {
 
 // One in transfer, one in use, one ready: more gain nothing where both sides go steadily.
 constexpr std::size_t kBuffers = 3;
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
@@ -39,10 +43,14 @@ void Buffers::Free::operator()(std::byte* data) const {
 }
 
 Buffers::Buffers(std::size_t count, std::size_t bytes)
-    : count_(count),
-      bytes_((bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment),
-      data_(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, count_ * bytes_))) {
+    : count_(count), bytes_((bytes + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment) {
+  // A direct transfer is made of the pages of its memory: huge ones make it up to twice as fast.
+  const bool large = bytes_ >= kHugePage;
+  const std::size_t alignment = large ? kHugePage : kDirectAlignment;
+  const std::size_t all = (count_ * bytes_ + alignment - 1) / alignment * alignment;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, all)));
   if (!data_) throw std::bad_alloc();
+  if (large) madvise(data_.get(), all, MADV_HUGEPAGE);
 }
 
 WriteBehind::WriteBehind(const BlockFile& file, std::size_t bytes)
