@@ -7,9 +7,9 @@
 namespace ration::checkpoint::hdf5 {
 namespace {
 
+// Where HDF5 is safe for threads, each thread prints errors until it is told not to.
 void silence() {
-  static const herr_t once = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  (void)once;
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
 herr_t keep_innermost(unsigned, const H5E_error2_t* error, void* text) {
@@ -69,7 +69,8 @@ Handle file_type(DType type) {
   return half;
 }
 
-NewFile::NewFile(const std::filesystem::path& path) : path_(path.string()) {
+NewFile::NewFile(const std::filesystem::path& path)
+    : path_(path.string()), target_(path, io::Access::write_new) {
   silence();
   const Handle access = property_list(H5P_FILE_ACCESS);
   require(H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110), path_);
@@ -78,7 +79,8 @@ NewFile::NewFile(const std::filesystem::path& path) : path_(path.string()) {
 #if H5_VERSION_GE(1, 10, 7)
   require(H5Pset_file_locking(access, 0, 1), path_);
 #endif
-  file_ = Handle(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access), H5Fclose, path_);
+  require(memory_.choose_for(access), path_);
+  file_ = Handle(H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose, path_);
 }
 
 std::uint64_t NewFile::add_dataset(const std::string& name, hid_t type,
@@ -137,10 +139,11 @@ void NewFile::add_link(const std::string& name, const std::string& existing) {
 }
 
 void NewFile::close() {
-  // After a failed write H5Fclose still says success; what is on disk is checked by its checksum. A
-  // handle left open would keep the file open.
+  // A handle left open would keep the file open, and H5Fclose would say success.
   if (H5Fget_obj_count(file_, H5F_OBJ_ALL) != 1) throw IoError(path_ + ": an HDF5 object is open");
   if (H5Fflush(file_, H5F_SCOPE_LOCAL) < 0 || file_.close() < 0) fail(path_);
+  memory_.write_to(target_);
+  target_.close();
 }
 
 std::string escaped(std::string_view name) {

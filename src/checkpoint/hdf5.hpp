@@ -14,6 +14,9 @@
 
 #include <ration/dtype.hpp>
 
+#include "checkpoint/hdf5_memory.hpp"
+#include "io/file.hpp"
+
 namespace ration::checkpoint::hdf5 {
 
 /// One at a time in HDF5: not every build of it is safe for threads.
@@ -51,7 +54,9 @@ class Handle {
 Handle file_type(DType type);
 
 /// A file under way: made exclusively, version 1.10's format, no locks, every object at a multiple
-/// of 4,096 bytes. Hold `mutex()` meanwhile.
+/// of 4,096 bytes. HDF5 makes it in memory, which takes no more than its metadata does, and `close`
+/// writes it: HDF5 1.10 does not recover from a failed write (no later file of the process can be
+/// made, and it crashes at exit), so it must never see one. Hold `mutex()` meanwhile.
 class NewFile {
  public:
   explicit NewFile(const std::filesystem::path& path);
@@ -66,13 +71,15 @@ class NewFile {
   void add_link(const std::string& name, const std::string& existing);
 
   [[nodiscard]] hid_t id() const { return file_; }
-  /// Throws IoError also when something was left open.
+  /// Writes the file, its data as a hole. Throws IoError also when something was left open.
   void close();
 
  private:
   Handle open_object(const std::string& object) const;
 
   std::string path_;
+  io::File target_;
+  MemoryFile memory_;
   Handle file_;
 };
 

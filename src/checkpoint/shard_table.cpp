@@ -102,7 +102,11 @@ std::vector<PlacedSlice> from_rows(std::span<const std::byte> rows, const Manife
 std::string dataset_name(const Manifest& manifest, const FlatPlace& place, int kind) {
   const OptimizerEntry& optimizer = manifest.optimizers[static_cast<std::size_t>(place.optimizer)];
   const FlatEntry& flat = flat_at(manifest, place);
-  return fmt::format("/{}/{}/{}.{}/{}", hdf5::escaped(optimizer.name),
+  // The tables' names are theirs; escapes are undone alike whichever character they stand for.
+  std::string first = hdf5::escaped(optimizer.name);
+  if (first == "index" || first == "checksums")
+    first = fmt::format("%{:02X}{}", static_cast<unsigned>(first[0]), first.substr(1));
+  return fmt::format("/{}/{}/{}.{}/{}", first,
                      hdf5::escaped(optimizer.units[static_cast<std::size_t>(place.unit)].name),
                      name_of(flat.dtype), flat.trainable ? "trainable" : "frozen",
                      hdf5::escaped(flat.kinds[static_cast<std::size_t>(kind)].name));

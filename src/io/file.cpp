@@ -34,7 +34,8 @@ int open_flags(Access access) {
 int open_retrying(const std::filesystem::path& path, int flags) {
   int descriptor = -1;
   do {
-    descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0666);
+    // A pipe would be waited at until somebody opens its other end; files take no notice.
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   } while (descriptor < 0 && errno == EINTR);
   return descriptor;
 }
@@ -71,6 +72,12 @@ File::File(const std::filesystem::path& path, Access access, Cache cache) : path
     descriptor_ = open_retrying(path, cache == Cache::direct ? flags & ~O_EXCL : flags);
   }
   if (descriptor_ < 0) fail(path, access == Access::write_new ? "making it" : "opening it", errno);
+  struct stat status = {};
+  const int error = ::fstat(descriptor_, &status) != 0 ? errno : 0;
+  if (error == 0 && S_ISREG(status.st_mode)) return;
+  ::close(descriptor_);
+  if (error != 0) fail(path, "fstat", error);
+  throw IoError(fmt::format("{}: opening it: it is no regular file", path.string()));
 }
 
 File::File(File&& other) noexcept
@@ -109,6 +116,14 @@ void File::write(std::uint64_t offset, std::span<const std::byte> from) const {
                         static_cast<off_t>(offset + done));
       },
       [&] { return fmt::format("writing {} bytes at {}", from.size(), offset); }, path_);
+}
+
+void File::resize(std::uint64_t size) const {
+  int result = 0;
+  do {
+    result = ::ftruncate(descriptor_, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) fail(path_, fmt::format("resizing it to {} bytes", size), errno);
 }
 
 void File::synchronize() const {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace ration::io {
 
@@ -19,8 +20,8 @@ enum class Cache {
   direct
 };  ///< direct: O_DIRECT, or buffered where that is not to be had
 
-/// An open file, movable. Never follows a symbolic link at the last name. Every member but the
-/// observers throws IoError.
+/// An open file, movable. Never follows a symbolic link at the last name, never waits at a pipe:
+/// what is no regular file is refused. Every member but the observers throws IoError.
 class File {
  public:
   File() = default;
@@ -34,6 +35,7 @@ class File {
   /// Interrupted and short transfers are resumed. Reading past the end is an error.
   void read(std::uint64_t offset, std::span<std::byte> to) const;
   void write(std::uint64_t offset, std::span<const std::byte> from) const;
+  void resize(std::uint64_t size) const;
   void synchronize() const;  ///< fsync, once: a failed one is not tried again
   [[nodiscard]] std::uint64_t size() const;
   /// Whether transfers go around the page cache.
