@@ -108,7 +108,7 @@ ration::StepReport Trainer::step(double learning_rate) {
   for (int i = 0; i < options_.micro_steps; ++i) loss += micro_step(i);
   ration::StepOptions step{.metrics = {loss / options_.micro_steps}};
   if (options_.clip > 0) step.clip_norm = options_.clip;
-  const ration::StepReport report = optimizer_.step(step);
+  ration::StepReport report = optimizer_.step(step);
   ++steps_;
   items_ += options_.batch;
   return report;

@@ -57,7 +57,7 @@ class Fields {
   T take(const char* key) {
     const auto found = object_.find(key);
     if (found == object_.end()) refuse(fmt::format("{} has no \"{}\"", what_, key));
-    const Json value = std::move(*found);
+    Json value = std::move(*found);
     object_.erase(found);
     if constexpr (std::is_same_v<T, Json>) {
       return value;

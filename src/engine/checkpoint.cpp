@@ -117,7 +117,7 @@ SaveReport Engine::save(const std::string& root, std::span<const checkpoint::Nam
     lead.being_saved_ = std::move(now);
     return {.step = lead.being_saved_->step};
   }
-  const SaveReport report = checkpoint::save(lead.c_.parent->control(), request, saved);
+  SaveReport report = checkpoint::save(lead.c_.parent->control(), request, saved);
   lead.saved_.emplace(std::move(now), report.folder);
   return report;
 }
@@ -134,7 +134,7 @@ SaveReport Engine::wait_saved() {
   // Whatever comes of it, it is over.
   const std::shared_ptr<BackgroundSave> background = std::exchange(background_, nullptr);
   const std::optional<Saved> saved = std::exchange(being_saved_, std::nullopt);
-  const SaveReport report = background->wait();
+  SaveReport report = background->wait();
   if (saved && !report.folder.empty()) saved_.emplace(*saved, report.folder);
   return report;
 }

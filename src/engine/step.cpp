@@ -109,7 +109,7 @@ StepReport Engine::step(const StepOptions& options) {
     end_step();  // on all ranks alike: the gradients are dropped, nothing else changed
     throw;
   }
-  const StepReport report = finish(agreed, decide(agreed, options.clip_norm));
+  StepReport report = finish(agreed, decide(agreed, options.clip_norm));
   throw_failed_save(agreed);
   return report;
 }
@@ -253,7 +253,7 @@ StepReport Engine::apply(Gradients& gradients, const ApplyOptions& options) {
   // Orders were proposed, and agreed, by both headers alike.
   const Decision decision = decide(agreed, options.clip_norm);
   if (agreed.changed && !decision.skipped) reducer_.gather_again();
-  const StepReport report = finish(agreed, decision);
+  StepReport report = finish(agreed, decision);
   throw_failed_save(agreed);
   return report;
 }

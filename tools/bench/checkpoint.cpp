@@ -80,7 +80,7 @@ class Model {
   }
   void step() {
     optimizer_.micro_step().begin_backward();
-    for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) unit->gradients_ready();
+    for (std::size_t u = units_.size(); u-- > 0;) units_[u].gradients_ready();
     optimizer_.step();
   }
   ShardedOptimizer& optimizer() { return optimizer_; }
