@@ -40,7 +40,8 @@ struct LoadOptions {
   std::optional<std::int64_t> step = std::nullopt;  ///< default: the newest
   /// Weights only, to start a training of its own: no optimizer state, step counts or options.
   bool parameters_only = false;
-  bool allow_missing = false;     ///< parameters that the checkpoint lacks keep what they are
+  bool allow_missing =
+      false;  ///< parameters that the checkpoint lacks keep their values, or are zero
   bool allow_unexpected = false;  ///< parameters that only the checkpoint has are passed over
   bool allow_older = false;       ///< an older step when the newest is damaged
 };
@@ -84,7 +85,7 @@ LoadReport load(const std::string& root, std::span<const Named> optimizers,
 LoadReport load_parameters(const std::string& file, ShardedOptimizer& optimizer,
                            const LoadOptions& options = {});
 
-/// The newest committed step's folder in `root`, or nothing. Looks at names and manifests only.
+/// The newest committed step's folder in `root`, by name, or nothing. Throws IoError.
 std::optional<std::string> find_latest(const std::string& root);
 
 }  // namespace checkpoint

@@ -2,6 +2,7 @@
 // arrays.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -106,7 +107,7 @@ SaveReport Engine::save(const std::string& root, std::span<const checkpoint::Nam
     now.optimizers.emplace_back(named.name, engine.changes_, engine.options_hash());
   }
   if (lead.saved_ && lead.saved_->first == now) request.already = lead.saved_->second;
-  if (options.asynchronous && request.already.empty()) {
+  if (options.asynchronous) {
     std::vector<std::unique_ptr<checkpoint::SavedPart>> copies;
     for (std::size_t i = 0; i < parts.size(); ++i)
       copies.push_back(optimizers[i].optimizer->engine().copy(*parts[i]));
@@ -163,14 +164,17 @@ LoadReport Engine::load(const std::string& root, std::span<const checkpoint::Nam
     loaded.push_back(
         parts.emplace_back(std::make_unique<Part>(named.optimizer->engine(), named.name)).get());
   }
-  const checkpoint::LoadPlan plan(opened, loaded, options);
+  // What a rank has nothing of it cannot find missing.
+  std::optional<checkpoint::LoadPlan> plan;
+  checkpoint::agree(control, "plan of a load",
+                    checkpoint::failure_of([&] { plan.emplace(opened, loaded, options); }));
 
   // From here values change: whoever fails leaves all ranks' optimizers without any.
-  const auto failed = checkpoint::failure_of([&] { plan.read(); });
+  const auto failed = checkpoint::failure_of([&] { plan->read(); });
   try {
     checkpoint::agree(control, "load", failed);
     for (std::size_t i = 0; i < optimizers.size(); ++i) {
-      optimizers[i].optimizer->engine().adopt_loaded(plan, i, options);
+      optimizers[i].optimizer->engine().adopt_loaded(*plan, i, options);
     }
   } catch (const std::exception& error) {
     for (const checkpoint::Named& named : optimizers) {
@@ -184,8 +188,8 @@ LoadReport Engine::load(const std::string& root, std::span<const checkpoint::Nam
   report.world = static_cast<int>(opened.manifest.shards.size());
   report.folder = opened.folder.string();
   report.extra = opened.manifest.extra;
-  report.missing = plan.missing();
-  report.unexpected = plan.unexpected();
+  report.missing = plan->missing();
+  report.unexpected = plan->unexpected();
   return report;
 }
 

@@ -64,6 +64,25 @@ TEST(AsynchronousSave, MustBeAskedForAtConstruction) {
   EXPECT_THAT(texts, Each(HasSubstr("Config::asynchronous_save")));
 }
 
+// Whose `extra` differ: rank 0's is what is saved, and what says whether it was saved before.
+TEST(AsynchronousSave, OfWhatWasJustSavedDoesNothing) {
+  const Folder folder;
+  with_ranks(3, [&](const ProcessGroup& group) {
+    TinyTrainer trainer(group, beside(1));
+    trainer.step();
+    int call = 0;
+    const auto save = [&](bool asynchronous) {
+      const Extra extra = {{"rank's own", std::to_string(group.rank() == 0 ? 0 : ++call)}};
+      trainer.optimizer().save(folder.path(), {.extra = extra, .asynchronous = asynchronous});
+      return trainer.optimizer().wait_saved();
+    };
+    save(true);
+    EXPECT_TRUE(save(true).already_saved);
+    save(false);
+  });
+  EXPECT_EQ(checkpoint::find_latest(folder.path()), folder / "step-00000001");
+}
+
 TEST(AsynchronousSave, FiftyInARowKeepTheirOrder) {
   const Folder folder;
   with_ranks(2, [&](const ProcessGroup& group) {

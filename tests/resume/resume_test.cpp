@@ -116,6 +116,22 @@ TEST(Resume, RefusesAnotherRuleAndNamesTheParameter) {
               Each(AllOf(HasSubstr("\"wte\" is updated by SGD"), HasSubstr("by AdamW"))));
 }
 
+// Of twelve ranks most have no part of a small parameter: they are told.
+TEST(Resume, RefusesStatesThatWereNotSavedOnAllRanks) {
+  const Folder folder;
+  TinyTrainer::Options options = resumable(1);
+  options.rule = SGD{};
+  train_and_save(2, 1, options, folder.path());
+  options.rule = SGD{.momentum = 0.9};
+  options.initialize = false;
+  EXPECT_THAT(thrown_on_all<InvalidArgument>(12,
+                                             [&](const ProcessGroup& group) {
+                                               TinyTrainer trainer(group, options);
+                                               trainer.optimizer().load(folder.path());
+                                             }),
+              Each(AllOf(HasSubstr("rank 0: "), HasSubstr("has no \"momentum_buffer\""))));
+}
+
 TEST(Resume, NamesParametersThatAreMissingUnexpectedOrOfAnotherShape) {
   const Folder folder;
   train_and_save(2, 1, resumable(1), folder.path());
