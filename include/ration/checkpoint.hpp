@@ -4,6 +4,7 @@
 // format.
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -70,12 +71,22 @@ struct Named {
 SaveReport save(const std::string& root, std::span<const Named> optimizers,
                 const SaveOptions& options = {});
 
+inline SaveReport save(const std::string& root, std::initializer_list<Named> optimizers,
+                       const SaveOptions& options = {}) {
+  return save(root, std::span<const Named>(optimizers.begin(), optimizers.size()), options);
+}
+
 /// Collective. The counterpart of `save`; `root` may also be one step's folder. An optimizer need
 /// not be initialized. Throws, on all ranks alike, CorruptCheckpoint naming the file, IoError,
 /// InvalidArgument for parameters that are missing, unexpected or of another shape; if values were
 /// already changed the optimizer throws from every call until a load succeeds.
 LoadReport load(const std::string& root, std::span<const Named> optimizers,
                 const LoadOptions& options = {});
+
+inline LoadReport load(const std::string& root, std::initializer_list<Named> optimizers,
+                       const LoadOptions& options = {}) {
+  return load(root, std::span<const Named>(optimizers.begin(), optimizers.size()), options);
+}
 
 /// Collective. Weights that another program wrote, to start from: a safetensors file, or an HDF5
 /// file with a dataset for each parameter, both by name. f32, bf16 and f16 are converted;

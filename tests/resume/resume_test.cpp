@@ -206,16 +206,13 @@ TEST(Resume, SavingWhatWasJustSavedDoesNothing) {
 TEST(Resume, SeveralOptimizersAreOneStep) {
   const Folder folder;
   Snapshot saved[2];
-  const auto named = [](TinyTrainer& actor, TinyTrainer& critic) {
-    return std::vector<checkpoint::Named>{{"actor", &actor.optimizer()},
-                                          {"critic", &critic.optimizer()}};
-  };
   with_ranks(3, [&](const ProcessGroup& group) {
     TinyTrainer actor(group, resumable(3));
     TinyTrainer critic(group, resumable(1));
     for (int i = 0; i < 2; ++i) actor.step();
     critic.step();
-    checkpoint::save(folder.path(), named(actor, critic), {.step = 5});
+    checkpoint::save(folder.path(),
+                     {{"actor", &actor.optimizer()}, {"critic", &critic.optimizer()}}, {.step = 5});
     const Snapshot a = snapshot_of(actor.optimizer());
     const Snapshot c = snapshot_of(critic.optimizer());
     EXPECT_FALSE(a == c);
@@ -226,7 +223,8 @@ TEST(Resume, SeveralOptimizersAreOneStep) {
     options.initialize = false;
     TinyTrainer actor(group, options);
     TinyTrainer critic(group, options);
-    checkpoint::load(folder.path(), named(actor, critic));
+    checkpoint::load(folder.path(),
+                     {{"actor", &actor.optimizer()}, {"critic", &critic.optimizer()}});
     EXPECT_EQ(snapshot_of(actor.optimizer()), saved[0]);
     EXPECT_EQ(snapshot_of(critic.optimizer()), saved[1]);
   });
