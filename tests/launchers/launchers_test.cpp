@@ -5,6 +5,8 @@
 #include <memory>
 #include <sstream>
 
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -166,9 +168,12 @@ std::vector<std::string> torchrun() {
     const Outcome version =
         run({python, "-c", "import torch.distributed.run, torch; print(torch.__version__)"});
     if (version.exit_code != 0) continue;
+    // --standalone of 1.13 would take the same port in every test that runs meanwhile.
+    const std::string port = std::to_string(20000 + getpid() % 20000);
     std::vector<std::string> command{
-        python, "-m", "torch.distributed.run", "--no_python", "--standalone", "--nproc_per_node",
-        "4"};
+        python,           "-m",   "torch.distributed.run", "--no_python",
+        "--rdzv_backend", "c10d", "--rdzv_endpoint",       "localhost:" + port,
+        "--rdzv_id",      port,   "--nproc_per_node",      "4"};
     // 1.13 below Python 3.11 cannot take its own defaults of these two.
     if (version.out.starts_with("1.")) {
       command.insert(command.end(), {"--redirects", "0:1", "--tee", "0:1"});
