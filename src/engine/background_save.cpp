@@ -38,8 +38,9 @@ SavedCopy::SavedCopy(const checkpoint::SavedPart& part, const std::vector<std::b
     }
     data_.push_back(place);
     part.read(slice.flat, slice.kind, slice.start, slice.length, place);
-    place +=
+    const auto bytes =
         slice.length * static_cast<std::int64_t>(size_of(kind_of(entry_, flat, slice.kind).dtype));
+    place += round_up(bytes, kSnapshotAlignment);
   }
 }
 
