@@ -249,6 +249,34 @@ TEST(Manifest, ThatIsHostileIsRefusedInFewWords) {
   }
 }
 
+// A save that nobody could load is refused when it is made.
+TEST(Manifest, ThatIsWrittenCanBeRead) {
+  Manifest manifest = example();
+  manifest.extra["zeros"] = std::string(std::size_t{3} << 20, '\0');
+  manifest.extra["controls"] = std::string(std::size_t{1} << 20, '\1');
+  EXPECT_EQ(parse_manifest(to_text(manifest), "there").extra, manifest.extra);
+
+  const auto refused_to_write = [](const std::function<void(Manifest&)>& change) {
+    Manifest changed = example();
+    change(changed);
+    try {
+      to_text(changed);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("written");
+  };
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.optimizers[0].loss_scale = INFINITY; }),
+              HasSubstr("loss_scale"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.extra["\xff"] = "value"; }), HasSubstr("UTF-8"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.optimizers[0].units[0].name = "\xff"; }),
+              HasSubstr("UTF-8"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) {
+                for (int i = 0; i < 30000; ++i) m.extra[std::to_string(i)] = "";
+              }),
+              HasSubstr("more than a manifest does"));
+}
+
 TEST(Base64, ComesBack) {
   for (const std::string& bytes : {std::string(), std::string("a"), std::string("ab"),
                                    std::string("abc"), std::string("\0\xff\x80", 3)}) {
