@@ -114,14 +114,16 @@ std::vector<StepFolder> list_steps(const fs::path& root) {
   fs::directory_iterator entries(root, error);
   if (error == std::errc::no_such_file_or_directory) return steps;
   if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
-  for (; entries != fs::directory_iterator(); entries.increment(error)) {
-    if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
+  // An error ends the iteration as the last entry does.
+  std::error_code end;
+  for (; entries != fs::directory_iterator(); entries.increment(end)) {
     StepFolder folder;
     if (!parse_step_name(entries->path().filename().string(), folder)) continue;
     if (entries->is_symlink(error) || !entries->is_directory(error)) continue;
     folder.path = entries->path();
     steps.push_back(std::move(folder));
   }
+  if (end) throw IoError(fmt::format("{}: {}", root.string(), end.message()));
   std::sort(steps.begin(), steps.end(), [](const StepFolder& a, const StepFolder& b) {
     return std::tie(a.step, a.generation) < std::tie(b.step, b.generation);
   });

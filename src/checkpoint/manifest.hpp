@@ -105,7 +105,8 @@ const FlatEntry& flat_at(const Manifest& manifest, const FlatPlace& place);
 /// "rank-00003-of-00008.h5"
 std::string shard_name(int rank, int world);
 
-/// The file's text, its own checksum in the last field.
+/// The file's text, its own checksum in the last field. Throws InvalidArgument for what
+/// `parse_manifest` would refuse: a step that nobody can load is not saved.
 std::string to_text(const Manifest& manifest);
 
 /// Largest manifest that is written or read, bytes.

@@ -25,9 +25,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostDepth = 12;
-constexpr std::size_t kMostPending = 20000;                   ///< values between conversions
+constexpr std::size_t kMostPending = 20000;                   ///< values in the tree at a time
 constexpr std::size_t kLongestString = std::size_t{6} << 20;  ///< 4 MiB of extra in base64
 constexpr std::size_t kMostKinds = 8;
+constexpr std::size_t kLongestReason = 500;  ///< a reason may quote what it refuses
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 64;
 
 // The reason alone; parse_manifest puts the place in front.
@@ -73,6 +74,11 @@ class Fields {
     } else {
       return whole<T>(value, key);
     }
+  }
+  Json take_list(const char* key) {
+    Json list = take<Json>(key);
+    if (!list.is_array()) wrong(key, "a list");
+    return list;
   }
   std::uint64_t take_hex(const char* key) {
     return parse_hex(take<std::string>(key), fmt::format("\"{}\" of {}", key, what_));
@@ -120,9 +126,8 @@ ParameterEntry parse_parameter(Json& json) {
   Fields fields(json, "a parameter");
   ParameterEntry p;
   p.name = checked_name("parameter", fields.take<std::string>("name"));
-  const Json shape = fields.take<Json>("shape");
-  if (!shape.is_array()) refuse(fmt::format("the shape of \"{}\" is no list", p.name));
-  for (const Json& size : shape) p.shape.push_back(fields.whole<std::int64_t>(size, "shape"));
+  for (const Json& size : fields.take_list("shape"))
+    p.shape.push_back(fields.whole<std::int64_t>(size, "shape"));
   try {
     count_elements(p.name, p.shape);
   } catch (const InvalidArgument& error) {
@@ -164,9 +169,9 @@ FlatEntry parse_flat(Json& json, std::vector<ParameterEntry> parameters) {
   flat.dtype = parse_dtype(fields.take<std::string>("dtype"));
   flat.trainable = fields.take<bool>("trainable");
   flat.length = fields.take<std::int64_t>("length");
-  for (const Json& kind : fields.take<Json>("kinds")) flat.kinds.push_back(parse_kind(kind));
+  for (const Json& kind : fields.take_list("kinds")) flat.kinds.push_back(parse_kind(kind));
   check_kinds(flat);
-  if (!fields.take<Json>("parameters").is_array()) refuse("\"parameters\" is no list");
+  fields.take_list("parameters");
   fields.end();
   flat.parameters = std::move(parameters);
   std::int64_t end = 0;
@@ -189,14 +194,14 @@ UnitEntry parse_unit(Json& json, std::vector<FlatEntry> flats) {
   Fields fields(json, "a unit");
   UnitEntry unit;
   unit.name = checked_name("unit", fields.take<std::string>("name"));
-  for (Json tied : fields.take<Json>("tied")) {
+  for (Json tied : fields.take_list("tied")) {
     Fields names(tied, "a tied name");
     TiedEntry& entry = unit.tied.emplace_back();
     entry.name = checked_name("parameter", names.take<std::string>("name"));
     entry.parameter = names.take<std::string>("parameter");
     names.end();
   }
-  if (!fields.take<Json>("flats").is_array()) refuse("\"flats\" is no list");
+  fields.take_list("flats");
   fields.end();
   unit.flats = std::move(flats);
   return unit;
@@ -224,8 +229,8 @@ OptimizerEntry parse_optimizer(Json& json, std::vector<UnitEntry> units) {
   o.steps = fields.take<std::int64_t>("steps");
   o.loss_scale = fields.take<double>("loss_scale");
   o.good_steps = fields.take<std::int64_t>("good_steps");
-  for (const Json& group : fields.take<Json>("groups")) o.groups.push_back(parse_group(group));
-  if (!fields.take<Json>("units").is_array()) refuse("\"units\" is no list");
+  for (const Json& group : fields.take_list("groups")) o.groups.push_back(parse_group(group));
+  fields.take_list("units");
   fields.end();
   o.units = std::move(units);
 
@@ -332,8 +337,13 @@ class Converter {
  public:
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
+    // Nothing may stay behind where everything is converted.
+    if ((event == Event::value || event == Event::array_start) && list_at(depth) != List::none)
+      refuse(
+          fmt::format("\"{}\" holds something else", path_[static_cast<std::size_t>(depth) - 1]));
     if (event == Event::object_start) {
       keys_.emplace_back();
+      pending_before_.push_back(pending_);
     } else if (event == Event::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!keys_.back().insert(key).second) refuse(fmt::format("key \"{}\" comes twice", key));
@@ -341,8 +351,10 @@ class Converter {
         path_[static_cast<std::size_t>(depth)] = key;
     } else if (event == Event::object_end) {
       keys_.pop_back();
+      const std::size_t before = pending_before_.back();
+      pending_before_.pop_back();
       if (convert(depth, parsed)) {
-        pending_ = 0;
+        pending_ = before;
         return false;
       }
     }
@@ -354,6 +366,8 @@ class Converter {
   std::vector<ShardEntry> shards;
 
  private:
+  enum class List : std::uint8_t { none, optimizers, units, flats, parameters, shards };
+
   [[nodiscard]] bool at(std::initializer_list<std::string_view> lists) const {
     std::size_t depth = 1;
     for (const std::string_view list : lists) {
@@ -363,26 +377,43 @@ class Converter {
     return true;
   }
 
+  // Which list a value at that depth is an element of.
+  [[nodiscard]] List list_at(int depth) const {
+    if (depth == 2 && at({"shards"})) return List::shards;
+    if (depth == 8 && at({"optimizers", "units", "flats", "parameters"})) return List::parameters;
+    if (depth == 6 && at({"optimizers", "units", "flats"})) return List::flats;
+    if (depth == 4 && at({"optimizers", "units"})) return List::units;
+    if (depth == 2 && at({"optimizers"})) return List::optimizers;
+    return List::none;
+  }
+
   bool convert(int depth, Json& parsed) {
-    if (depth == 2 && at({"shards"})) {
-      shards.push_back(parse_shard(parsed));
-    } else if (depth == 8 && at({"optimizers", "units", "flats", "parameters"})) {
-      parameters_.push_back(parse_parameter(parsed));
-    } else if (depth == 6 && at({"optimizers", "units", "flats"})) {
-      flats_.push_back(parse_flat(parsed, std::exchange(parameters_, {})));
-    } else if (depth == 4 && at({"optimizers", "units"})) {
-      units_.push_back(parse_unit(parsed, std::exchange(flats_, {})));
-    } else if (depth == 2 && at({"optimizers"})) {
-      optimizers.push_back(parse_optimizer(parsed, std::exchange(units_, {})));
-    } else {
-      return false;
+    switch (list_at(depth)) {
+      case List::shards:
+        shards.push_back(parse_shard(parsed));
+        return true;
+      case List::parameters:
+        parameters_.push_back(parse_parameter(parsed));
+        return true;
+      case List::flats:
+        flats_.push_back(parse_flat(parsed, std::exchange(parameters_, {})));
+        return true;
+      case List::units:
+        units_.push_back(parse_unit(parsed, std::exchange(flats_, {})));
+        return true;
+      case List::optimizers:
+        optimizers.push_back(parse_optimizer(parsed, std::exchange(units_, {})));
+        return true;
+      case List::none:
+        return false;
     }
-    return true;
+    return false;
   }
 
   std::vector<std::set<std::string>> keys_;
   std::array<std::string, kMostDepth> path_;  ///< the last key at each depth
   std::size_t pending_ = 0;
+  std::vector<std::size_t> pending_before_;  ///< each open object
   std::vector<ParameterEntry> parameters_;
   std::vector<FlatEntry> flats_;
   std::vector<UnitEntry> units_;
@@ -431,10 +462,7 @@ Manifest parse(std::string_view text) {
     refuse("\"uuid\" is not 32 hex digits");
   manifest.step = fields.take<std::int64_t>("step");
   const auto world = fields.take<std::uint64_t>("world");
-  for (const char* list : {"optimizers", "shards"}) {
-    const Json left = fields.take<Json>(list);
-    if (!left.is_array() || !left.empty()) refuse(fmt::format("\"{}\" holds something else", list));
-  }
+  for (const char* list : {"optimizers", "shards"}) fields.take_list(list);
   manifest.extra = parse_extra(fields.take<Json>("extra"));
   fields.take<std::string>("checksum");
   fields.end();
@@ -456,7 +484,10 @@ Manifest parse_manifest(std::string_view text, const std::string& where) {
     if (text.size() > kManifestLimit) refuse("it is too long");
     return parse(text);
   } catch (const Refused& refused) {
-    throw CorruptCheckpoint(fmt::format("{}: {}", where, refused.reason));
+    const std::string& reason = refused.reason;
+    const bool whole = reason.size() <= kLongestReason;
+    throw CorruptCheckpoint(
+        fmt::format("{}: {}{}", where, reason.substr(0, kLongestReason), whole ? "" : "..."));
   }
 }
 

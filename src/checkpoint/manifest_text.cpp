@@ -22,7 +22,11 @@ std::string hex(std::uint64_t value) {
 }
 
 std::string quoted(const std::string& text) {
-  return Json(text).dump();
+  try {
+    return Json(text).dump();
+  } catch (const Json::exception&) {
+    throw InvalidArgument(fmt::format("save: the name \"{}\" is not UTF-8", text));
+  }
 }
 
 // `write(item)` for each, between commas, each on its own line.
@@ -85,17 +89,25 @@ std::string text_of(const ShardEntry& shard) {
                      hex(shard.rest));
 }
 
-// As text where it is UTF-8.
-std::string text_of(const Extra& extra) {
-  Json json = Json::object();
-  for (const auto& [name, value] : extra) {
-    try {
-      json[name] = Json::parse(Json(value).dump());
-    } catch (const Json::exception&) {
-      json[name] = {{"base64", to_base64(value)}};
-    }
+// As text where that is UTF-8 and can be read: a zero is six characters of text, and so a few
+// megabytes of them would be more than a manifest may hold.
+std::string text_of_value(const std::string& value) {
+  constexpr std::size_t kShort = std::size_t{1} << 20;
+  try {
+    std::string text = Json(value).dump();
+    const std::size_t as_base64 = 2 + (value.size() + 2) / 3 * 4;
+    if (text.size() <= (text.size() <= kShort ? 2 + 2 * value.size() : as_base64)) return text;
+  } catch (const Json::exception&) {
   }
-  return json.dump(1);
+  return fmt::format(R"({{"base64": "{}"}})", to_base64(value));
+}
+
+std::string text_of(const Extra& extra) {
+  std::string text = "{";
+  for (const auto& [name, value] : extra)
+    text +=
+        fmt::format("{}\n {}: {}", text.size() > 1 ? "," : "", quoted(name), text_of_value(value));
+  return text + "}";
 }
 
 }  // namespace
@@ -121,6 +133,12 @@ std::string to_text(const Manifest& manifest) {
         "save: the manifest would have {} bytes, at most {} are possible; use fewer parameters or "
         "less extra",
         text.size(), kManifestLimit));
+  }
+  // A step that nobody can load must not be saved.
+  try {
+    parse_manifest(text, "save: the manifest");
+  } catch (const CorruptCheckpoint& error) {
+    throw InvalidArgument(fmt::format("{}, and could not be loaded", error.what()));
   }
   return text;
 }

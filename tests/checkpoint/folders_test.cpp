@@ -35,6 +35,7 @@ std::set<std::string> names_in(const fs::path& folder) {
 std::string text_of(std::int64_t step) {
   checkpoint::Manifest manifest = small_manifest(10);
   manifest.step = step;
+  manifest.shards = {{.file = checkpoint::shard_name(0, 1), .size = 1}};
   return to_text(manifest);
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,6 +156,7 @@ TEST(Manifest, ThatClaimsWhatCannotBeIsRefused) {
 std::size_t peak_memory_of(const std::function<void()>& work) {
   int pipes[2];
   EXPECT_EQ(pipe(pipes), 0);
+  malloc_trim(0);  // else the child takes what its parent has freed
   const pid_t child = fork();
   if (child == 0) {
     rusage before = {};
@@ -202,6 +204,77 @@ TEST(Manifest, ThatIsHostileTakesLittleMemory) {
               std::size_t{50} << 20)
         << begin;
   }
+}
+
+// Beside elements that are right, where each of them might make room for more.
+TEST(Manifest, ThatHidesJunkInItsListsTakesLittleMemory) {
+  const std::string text = to_text(example());
+  const std::string parameter = R"({"name": "layer.weight", "shape": [100], "offset": 0, )"
+                                R"("group": 0, "step_count": 3, "masked": false})";
+  ASSERT_THAT(text, HasSubstr(parameter));
+  std::string zeros;
+  for (int i = 0; i < 19000; ++i) zeros += "0,";
+  std::string junk;
+  while (junk.size() + zeros.size() + parameter.size() < checkpoint::kManifestLimit - 8192)
+    junk += zeros + parameter + ",";
+  std::string many = zeros;
+  while (many.size() + parameter.size() < checkpoint::kManifestLimit - 8192)
+    many += parameter + ",";
+  const std::string key(std::size_t{5} << 20, 'k');
+  for (const std::string& hostile :
+       {with(parameter, junk + parameter), with(parameter, many + parameter),
+        with("\"step\": 3", fmt::format("\"{0}1\": 3, \"{0}2\": 3", key))}) {
+    EXPECT_LT(peak_memory_of([&] {
+                if (refused(hostile) == "accepted") _exit(1);
+              }),
+              std::size_t{50} << 20);
+  }
+  for (const char* element : {"1", "[]", "[[{}]]", "null", "\"text\""}) {
+    EXPECT_THAT(refused(with(parameter, parameter + ", " + element)), HasSubstr("something else"))
+        << element;
+  }
+  const std::string groups =
+      text.substr(text.find("\"groups\": "), text.find("\"units\"") - text.find("\"groups\": "));
+  EXPECT_THAT(refused(with(groups, "\"groups\": null, ")),
+              HasSubstr("\"groups\" of an optimizer must be a list"));
+}
+
+TEST(Manifest, ThatIsHostileIsRefusedInFewWords) {
+  const std::string lengthy(std::size_t{1} << 20, 'x');
+  for (const std::string& hostile :
+       {with("\"step\": 3", "\"step\": 3, \"" + lengthy + "\": 4"),
+        with("\"step\": 3", "\"step\": \"" + lengthy + "\" 4"),
+        with("\"dtype\": \"bf16\"", "\"dtype\": \"" + lengthy + "\"")}) {
+    EXPECT_LT(refused(hostile).size(), 1000u);
+  }
+}
+
+// A save that nobody could load is refused when it is made.
+TEST(Manifest, ThatIsWrittenCanBeRead) {
+  Manifest manifest = example();
+  manifest.extra["zeros"] = std::string(std::size_t{3} << 20, '\0');
+  manifest.extra["controls"] = std::string(std::size_t{1} << 20, '\1');
+  EXPECT_EQ(parse_manifest(to_text(manifest), "there").extra, manifest.extra);
+
+  const auto refused_to_write = [](const std::function<void(Manifest&)>& change) {
+    Manifest changed = example();
+    change(changed);
+    try {
+      to_text(changed);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("written");
+  };
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.optimizers[0].loss_scale = INFINITY; }),
+              HasSubstr("loss_scale"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.extra["\xff"] = "value"; }), HasSubstr("UTF-8"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) { m.optimizers[0].units[0].name = "\xff"; }),
+              HasSubstr("UTF-8"));
+  EXPECT_THAT(refused_to_write([](Manifest& m) {
+                for (int i = 0; i < 30000; ++i) m.extra[std::to_string(i)] = "";
+              }),
+              HasSubstr("more than a manifest does"));
 }
 
 TEST(Base64, ComesBack) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/folder.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
@@ -84,6 +85,30 @@ TEST_P(Resident, RelayoutsLeaveNothingBehind) {
     }
   });
   EXPECT_LE(last, early + 4 * 1024 * 1024) << "a layout is 1.4 MiB and more a rank";
+}
+
+// Fifty in a row, with the training waiting and, faster than the disk, beside it.
+TEST_P(Resident, SavesLeaveNothingBehind) {
+  if (kSanitized) GTEST_SKIP() << "SKIPPED: a sanitizer's memory is not the program's";
+  for (const bool asynchronous : {false, true}) {
+    const Folder folder;
+    double early = 0;
+    double last = 0;
+    with_ranks(2, [&](const ProcessGroup& group) {
+      TinyTrainer trainer(group, {.config = {.stage = GetParam(), .asynchronous_save = true}});
+      for (int i = 1; i <= 60; ++i) {
+        trainer.step();
+        trainer.optimizer().save(folder.path(), {.asynchronous = asynchronous});
+        if (i != 10 && i != 60) continue;
+        trainer.optimizer().wait_saved();
+        group.barrier();
+        if (group.rank() == 0) (i == 10 ? early : last) = resident_bytes();
+        group.barrier();
+      }
+    });
+    EXPECT_LE(last, early + 1024 * 1024) << "stage " << GetParam() << " " << asynchronous;
+    RecordProperty(asynchronous ? "beside" : "waiting", std::to_string(last - early));
+  }
 }
 
 TEST_P(Resident, OptimizersThatAreGoneHoldNothing) {

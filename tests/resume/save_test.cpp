@@ -114,6 +114,22 @@ TEST(Save, AfterGoingBackIsNotPrunedAtOnce) {
   EXPECT_EQ(left, (std::set<std::string>{"LATEST", "step-00000008", "step-00000009"}));
 }
 
+// A checkpoint that is found to be of no use when it is needed is worse than none.
+TEST(Save, ThatNobodyCouldLoadIsRefusedBeforeAnythingIsWritten) {
+  const Folder folder;
+  checkpoint::SaveRequest request{.root = folder.path(), .step = 1};
+  for (int i = 0; i < 30000; ++i) request.extra[std::to_string(i)] = "";
+  with_ranks(3, [&](const ProcessGroup& group) {
+    FakePart part(group.rank(), 3, 1);
+    part.before_read = [] { ADD_FAILURE() << "something was written"; };
+    const checkpoint::SavedPart* parts[] = {&part};
+    EXPECT_THAT(thrown<InvalidArgument>(
+                    [&] { checkpoint::save(group.communicator()->control(), request, parts); }),
+                HasSubstr("could not be loaded"));
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(Save, OfDifferentStepsIsRefused) {
   const Folder folder;
   const auto texts = thrown_on_all<InvalidArgument>(2, [&](const ProcessGroup& group) {
