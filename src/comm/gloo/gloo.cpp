@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -205,6 +206,23 @@ std::string greet(const std::shared_ptr<Mesh>& mesh, Token token, Deadline deadl
   return {};
 }
 
+/// Who gives up while others connect lets them: gloo ends the process (a `terminate` in its thread)
+/// whose new connection is closed before that thread has looked at it.
+class Lingering {
+ public:
+  Lingering() = default;
+  ~Lingering() {
+    if (others_connect_) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  Lingering(const Lingering&) = delete;
+  Lingering& operator=(const Lingering&) = delete;
+
+  void end() { others_connect_ = false; }
+
+ private:
+  bool others_connect_ = true;
+};
+
 /// One attempt: the mesh, or why some rank has none.
 std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const Network& network,
                                      int attempt, Deadline deadline, std::string& failure) {
@@ -217,6 +235,7 @@ std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const N
   } catch (const std::exception& error) {
     own.error = error.what();
   }
+  Lingering lingering;
   const std::vector<Listening> all = exchange(control, own);
   std::vector<Mesh::Place> places;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -228,6 +247,7 @@ std::shared_ptr<Mesh> try_to_connect(Control& control, const Wish& wish, const N
   // All listen, so who can be reached is reached soon; who cannot is said by one of its ends only.
   const Deadline reached = Clock::now() + std::chrono::seconds(5 * attempt);
   failure = first_failure(control, mesh->connect(control, places, std::min(deadline, reached)));
+  lingering.end();
   if (!failure.empty()) return nullptr;
   // All are connected, with someone: an answer takes as long as a message. A stranger gives none.
   const Deadline answered = Clock::now() + std::chrono::seconds(attempt * attempt);
