@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <random>
 #include <system_error>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/owner.hpp"
 #include "core/log.hpp"
+#include "core/timeout.hpp"
 #include "io/file.hpp"
 
 namespace ration::checkpoint {
@@ -122,22 +125,40 @@ bool parse_step_name(std::string_view name, StepFolder& folder) {
   return name == step_name(folder.step, folder.generation);
 }
 
-std::vector<StepFolder> list_steps(const fs::path& root) {
+namespace {
+
+// In no order.
+std::vector<StepFolder> list_once(const fs::path& root, std::error_code& error) {
   std::vector<StepFolder> steps;
-  std::error_code error;
   fs::directory_iterator entries(root, error);
-  if (error == std::errc::no_such_file_or_directory) return steps;
-  if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
+  if (error == std::errc::no_such_file_or_directory) error.clear();
   // An error ends the iteration as the last entry does.
-  std::error_code end;
-  for (; entries != fs::directory_iterator(); entries.increment(end)) {
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
     StepFolder folder;
     if (!parse_step_name(entries->path().filename().string(), folder)) continue;
-    if (entries->is_symlink(error) || !entries->is_directory(error)) continue;
+    const fs::file_status status = entries->symlink_status(error);
+    if (status.type() == fs::file_type::not_found) error.clear();  // pruned just now
+    if (error) break;
+    if (status.type() != fs::file_type::directory) continue;
     folder.path = entries->path();
     steps.push_back(std::move(folder));
   }
-  if (end) throw IoError(fmt::format("{}: {}", root.string(), end.message()));
+  return steps;
+}
+
+}  // namespace
+
+std::vector<StepFolder> list_steps(const fs::path& root) {
+  // Network file systems say ESTALE for what another host has just replaced; its name leads on.
+  constexpr int kTries = 10;
+  std::vector<StepFolder> steps;
+  std::error_code error;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    steps = list_once(root, error);
+    if (error.value() != ESTALE) break;
+  }
+  if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
   std::sort(steps.begin(), steps.end(), [](const StepFolder& a, const StepFolder& b) {
     return std::tie(a.step, a.generation) < std::tie(b.step, b.generation);
   });
@@ -208,13 +229,18 @@ StepFolder SaveFolder::commit(std::string_view manifest_text) {
 }
 
 void check_shared(const fs::path& folder, std::string_view nonce) {
-  std::string found;
-  try {
-    found = io::read_file(folder / kNonce, 64);
-  } catch (const IoError&) {
-  }
-  if (found != nonce)
-    throw IoError(fmt::format("{} is not shared with host {}", folder.string(), host_name()));
+  // Network file systems may show a new name late; the other ranks wait.
+  using Clock = std::chrono::steady_clock;
+  const auto deadline =
+      Clock::now() + std::min<Clock::duration>(operation_timeout() / 4, std::chrono::seconds(1));
+  do {
+    try {
+      if (io::read_file(folder / kNonce, 64) == nonce) return;
+    } catch (const IoError&) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  } while (Clock::now() < deadline);
+  throw IoError(fmt::format("{} is not shared with host {}", folder.string(), host_name()));
 }
 
 void hint_latest(const fs::path& root, const StepFolder& folder) noexcept {
