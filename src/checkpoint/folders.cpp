@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <random>
 #include <system_error>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/owner.hpp"
 #include "core/log.hpp"
+#include "core/timeout.hpp"
 #include "io/file.hpp"
 
 namespace ration::checkpoint {
@@ -26,6 +29,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kTrash = ".trash-";
+constexpr std::string_view kOwner = "owner";
+constexpr std::string_view kNonce = "nonce";
 constexpr std::uint64_t kRoom = std::uint64_t{16} << 20;  ///< for tables, HDF5 and the manifest
 
 std::string random_hex() {
@@ -48,20 +53,34 @@ void write_small(const fs::path& path, std::string_view text) {
   file.close();
 }
 
+// The owner last: what a crash in the middle leaves is removed by the next save.
+void remove_owned(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> contents;
+  for (fs::directory_iterator entry(folder, error), end; entry != end; entry.increment(error))
+    contents.push_back(entry->path());
+  for (const fs::path& path : contents) {
+    if (!error && path.filename() != kOwner) fs::remove_all(path, error);
+  }
+  if (!error) fs::remove_all(folder, error);
+  if (error) log::warning("{}: removing it: {}", folder.string(), error.message());
+}
+
 // Whatever has that prefix and an owner that is known to be dead.
 void remove_left_overs(const fs::path& root) {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root, error)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator entry(root, error), end; entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     if (!name.starts_with(kTemporary) && !name.starts_with(kTrash)) continue;
-    if (entry.is_symlink() || !entry.is_directory()) continue;
+    std::error_code unknown;
+    if (entry->is_symlink(unknown) || !entry->is_directory(unknown)) continue;
     try {
-      if (!is_known_dead(io::read_file(entry.path() / "owner", 4096))) continue;
+      if (!is_known_dead(io::read_file(entry->path() / kOwner, 4096))) continue;
     } catch (const IoError&) {
       continue;  // no owner: its maker may be about to write one
     }
-    log::info("{}: removed, its process is dead", entry.path().string());
-    fs::remove_all(entry.path(), error);
+    log::info("{}: removed, its process is dead", entry->path().string());
+    remove_owned(entry->path());
   }
 }
 
@@ -82,11 +101,9 @@ void remove_step(const fs::path& root, const fs::path& folder) {
   // First no step any more, then gone: a reader meets it whole or not at all.
   const fs::path trash =
       root / fmt::format("{}{}-{}", kTrash, folder.filename().string(), random_hex());
-  io::replace_file(folder / "owner", own_identity());
+  io::replace_file(folder / kOwner, own_identity());
   io::rename(folder, trash);
-  std::error_code error;
-  fs::remove_all(trash, error);
-  if (error) log::warning("{}: {}", trash.string(), error.message());
+  remove_owned(trash);
 }
 
 }  // namespace
@@ -108,22 +125,40 @@ bool parse_step_name(std::string_view name, StepFolder& folder) {
   return name == step_name(folder.step, folder.generation);
 }
 
-std::vector<StepFolder> list_steps(const fs::path& root) {
+namespace {
+
+// In no order.
+std::vector<StepFolder> list_once(const fs::path& root, std::error_code& error) {
   std::vector<StepFolder> steps;
-  std::error_code error;
   fs::directory_iterator entries(root, error);
-  if (error == std::errc::no_such_file_or_directory) return steps;
-  if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
+  if (error == std::errc::no_such_file_or_directory) error.clear();
   // An error ends the iteration as the last entry does.
-  std::error_code end;
-  for (; entries != fs::directory_iterator(); entries.increment(end)) {
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
     StepFolder folder;
     if (!parse_step_name(entries->path().filename().string(), folder)) continue;
-    if (entries->is_symlink(error) || !entries->is_directory(error)) continue;
+    const fs::file_status status = entries->symlink_status(error);
+    if (status.type() == fs::file_type::not_found) error.clear();  // pruned just now
+    if (error) break;
+    if (status.type() != fs::file_type::directory) continue;
     folder.path = entries->path();
     steps.push_back(std::move(folder));
   }
-  if (end) throw IoError(fmt::format("{}: {}", root.string(), end.message()));
+  return steps;
+}
+
+}  // namespace
+
+std::vector<StepFolder> list_steps(const fs::path& root) {
+  // Network file systems say ESTALE for what another host has just replaced; its name leads on.
+  constexpr int kTries = 10;
+  std::vector<StepFolder> steps;
+  std::error_code error;
+  for (int tries = 0; tries < kTries; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    steps = list_once(root, error);
+    if (error.value() != ESTALE) break;
+  }
+  if (error) throw IoError(fmt::format("{}: {}", root.string(), error.message()));
   std::sort(steps.begin(), steps.end(), [](const StepFolder& a, const StepFolder& b) {
     return std::tie(a.step, a.generation) < std::tie(b.step, b.generation);
   });
@@ -144,8 +179,8 @@ SaveFolder::SaveFolder(const fs::path& root, std::int64_t step, std::uint64_t by
   path_ = root / fmt::format("{}{:08}-{}", kTemporary, step, nonce_);
   if (::mkdir(path_.c_str(), 0777) != 0) io::fail(path_, "making it", errno);
   try {
-    write_small(path_ / "owner", own_identity());
-    write_small(path_ / "nonce", nonce_);
+    write_small(path_ / kOwner, own_identity());
+    write_small(path_ / kNonce, nonce_);
     io::synchronize_folder(path_);
     io::synchronize_folder(root_);
   } catch (...) {
@@ -155,10 +190,7 @@ SaveFolder::SaveFolder(const fs::path& root, std::int64_t step, std::uint64_t by
 }
 
 SaveFolder::~SaveFolder() {
-  if (committed_) return;
-  std::error_code error;
-  fs::remove_all(path_, error);
-  if (error) log::warning("{}: {}", path_.string(), error.message());
+  if (!committed_) remove_owned(path_);
 }
 
 StepFolder SaveFolder::commit(std::string_view manifest_text) {
@@ -186,7 +218,7 @@ StepFolder SaveFolder::commit(std::string_view manifest_text) {
       io::fail(path_, fmt::format("renaming it to {}", folder.path.string()), errno);
   }
   committed_ = true;
-  for (const char* name : {"owner", "nonce"}) ::unlink((folder.path / name).c_str());
+  for (const std::string_view name : {kOwner, kNonce}) ::unlink((folder.path / name).c_str());
   try {
     io::synchronize_folder(root_);
   } catch (const IoError& error) {
@@ -197,13 +229,18 @@ StepFolder SaveFolder::commit(std::string_view manifest_text) {
 }
 
 void check_shared(const fs::path& folder, std::string_view nonce) {
-  std::string found;
-  try {
-    found = io::read_file(folder / "nonce", 64);
-  } catch (const IoError&) {
-  }
-  if (found != nonce)
-    throw IoError(fmt::format("{} is not shared with host {}", folder.string(), host_name()));
+  // Network file systems may show a new name late; the other ranks wait.
+  using Clock = std::chrono::steady_clock;
+  const auto deadline =
+      Clock::now() + std::min<Clock::duration>(operation_timeout() / 4, std::chrono::seconds(1));
+  do {
+    try {
+      if (io::read_file(folder / kNonce, 64) == nonce) return;
+    } catch (const IoError&) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  } while (Clock::now() < deadline);
+  throw IoError(fmt::format("{} is not shared with host {}", folder.string(), host_name()));
 }
 
 void hint_latest(const fs::path& root, const StepFolder& folder) noexcept {

@@ -50,8 +50,8 @@ class SaveFolder {
   bool committed_ = false;
 };
 
-/// On every rank: opens the nonce file of rank 0's folder and compares. Throws IoError "FOLDER is
-/// not shared with host HOST".
+/// On every rank: opens the nonce file of rank 0's folder and compares, for a second at most.
+/// Throws IoError "FOLDER is not shared with host HOST".
 void check_shared(const std::filesystem::path& folder, std::string_view nonce);
 
 /// Points LATEST at the step. A hint: errors are logged, not thrown.

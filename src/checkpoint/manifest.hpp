@@ -111,6 +111,8 @@ std::string to_text(const Manifest& manifest);
 
 /// Largest manifest that is written or read, bytes.
 inline constexpr std::size_t kManifestLimit = std::size_t{16} << 20;
+/// Longer texts in it are base64, bytes.
+inline constexpr std::size_t kLongestText = std::size_t{1} << 20;
 
 /// Checks everything that can be checked without opening a shard: checksum, types, unknown and
 /// repeated keys, names (as at registration; files without folders), counts (no overflow,

@@ -25,8 +25,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostDepth = 12;
-constexpr std::size_t kMostPending = 20000;                   ///< values in the tree at a time
-constexpr std::size_t kLongestString = std::size_t{6} << 20;  ///< 4 MiB of extra in base64
+constexpr std::size_t kMostPending = 20000;                 ///< values in the tree at a time
+constexpr std::size_t kMostEntries = std::size_t{1} << 17;  ///< of all lists; see Converter
+constexpr std::size_t kLongestString = (std::size_t{4} << 20) / 3 * 4 + 8;  ///< extra in base64
+constexpr std::size_t kLongestKey = 4096;
+constexpr std::size_t kLongestNumber = 64;
 constexpr std::size_t kMostKinds = 8;
 constexpr std::size_t kLongestReason = 500;  ///< a reason may quote what it refuses
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 64;
@@ -141,7 +144,7 @@ ParameterEntry parse_parameter(Json& json) {
   return p;
 }
 
-KindEntry parse_kind(Json json) {
+KindEntry parse_kind(Json& json) {
   Fields fields(json, "a kind");
   KindEntry kind;
   kind.name = checked_name("kind", fields.take<std::string>("name"));
@@ -163,16 +166,17 @@ void check_kinds(const FlatEntry& flat) {
   }
 }
 
-FlatEntry parse_flat(Json& json, std::vector<ParameterEntry> parameters) {
+FlatEntry parse_flat(Json& json, std::vector<KindEntry> kinds,
+                     std::vector<ParameterEntry> parameters) {
   Fields fields(json, "a flat");
   FlatEntry flat;
   flat.dtype = parse_dtype(fields.take<std::string>("dtype"));
   flat.trainable = fields.take<bool>("trainable");
   flat.length = fields.take<std::int64_t>("length");
-  for (const Json& kind : fields.take_list("kinds")) flat.kinds.push_back(parse_kind(kind));
-  check_kinds(flat);
-  fields.take_list("parameters");
+  for (const char* list : {"kinds", "parameters"}) fields.take_list(list);
   fields.end();
+  flat.kinds = std::move(kinds);
+  check_kinds(flat);
   flat.parameters = std::move(parameters);
   std::int64_t end = 0;
   if (flat.length > kMostElements)
@@ -190,24 +194,27 @@ FlatEntry parse_flat(Json& json, std::vector<ParameterEntry> parameters) {
   return flat;
 }
 
-UnitEntry parse_unit(Json& json, std::vector<FlatEntry> flats) {
+TiedEntry parse_tied(Json& json) {
+  Fields fields(json, "a tied name");
+  TiedEntry tied;
+  tied.name = checked_name("parameter", fields.take<std::string>("name"));
+  tied.parameter = fields.take<std::string>("parameter");
+  fields.end();
+  return tied;
+}
+
+UnitEntry parse_unit(Json& json, std::vector<TiedEntry> tied, std::vector<FlatEntry> flats) {
   Fields fields(json, "a unit");
   UnitEntry unit;
   unit.name = checked_name("unit", fields.take<std::string>("name"));
-  for (Json tied : fields.take_list("tied")) {
-    Fields names(tied, "a tied name");
-    TiedEntry& entry = unit.tied.emplace_back();
-    entry.name = checked_name("parameter", names.take<std::string>("name"));
-    entry.parameter = names.take<std::string>("parameter");
-    names.end();
-  }
-  fields.take_list("flats");
+  for (const char* list : {"tied", "flats"}) fields.take_list(list);
   fields.end();
+  unit.tied = std::move(tied);
   unit.flats = std::move(flats);
   return unit;
 }
 
-GroupEntry parse_group(Json json) {
+GroupEntry parse_group(Json& json) {
   Fields fields(json, "a group");
   GroupEntry group;
   group.rule = fields.take<std::string>("rule");
@@ -221,7 +228,8 @@ GroupEntry parse_group(Json json) {
   return group;
 }
 
-OptimizerEntry parse_optimizer(Json& json, std::vector<UnitEntry> units) {
+OptimizerEntry parse_optimizer(Json& json, std::vector<GroupEntry> groups,
+                               std::vector<UnitEntry> units) {
   Fields fields(json, "an optimizer");
   OptimizerEntry o;
   o.name = checked_name("optimizer", fields.take<std::string>("name"));
@@ -229,9 +237,9 @@ OptimizerEntry parse_optimizer(Json& json, std::vector<UnitEntry> units) {
   o.steps = fields.take<std::int64_t>("steps");
   o.loss_scale = fields.take<double>("loss_scale");
   o.good_steps = fields.take<std::int64_t>("good_steps");
-  for (const Json& group : fields.take_list("groups")) o.groups.push_back(parse_group(group));
-  fields.take_list("units");
+  for (const char* list : {"groups", "units"}) fields.take_list(list);
   fields.end();
+  o.groups = std::move(groups);
   o.units = std::move(units);
 
   std::set<std::string_view> parameters, tied, names;
@@ -306,10 +314,18 @@ Extra parse_extra(const Json& json) {
   return extra;
 }
 
-// Depth and lengths of texts, before a parser allocates for them.
+bool is_base64(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' ||
+           c == '/' || c == '=';
+  });
+}
+
+// Depth and the lengths of texts and numbers, before a parser allocates for them.
 void scan(std::string_view text) {
   std::size_t depth = 0;
-  std::size_t begin = 0;
+  std::size_t begin = 0;   // of the text or number
+  std::size_t length = 0;  // of the text before
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -318,11 +334,21 @@ void scan(std::string_view text) {
         ++i;
       } else if (c == '"') {
         in_string = false;
+        length = i - begin;
+        // The parser's error would hold it several times.
+        if (length > kLongestText && !is_base64(text.substr(begin + 1, length - 1)))
+          refuse("a text in it is too long");
+        begin = i;
       }
       if (i - begin > kLongestString) refuse("a text in it is too long");
-    } else if (c == '"') {
+      continue;
+    }
+    if (std::string_view("+-.0123456789eE").find(c) == std::string_view::npos) begin = i;
+    if (i - begin > kLongestNumber) refuse("a number in it is too long");
+    if (c == '"') {
       in_string = true;
-      begin = i;
+    } else if (c == ':') {
+      if (length > kLongestKey) refuse("a key in it is too long");
     } else if (c == '[' || c == '{') {
       if (++depth > kMostDepth) refuse(fmt::format("it is nested more than {} deep", kMostDepth));
     } else if ((c == ']' || c == '}') && depth > 0) {
@@ -331,8 +357,9 @@ void scan(std::string_view text) {
   }
 }
 
-// Takes parameters, flats, units, optimizers and shards out of the tree as they come, so that it
-// never grows.
+// Takes the elements of every list out of the tree as they come, so that it never grows. An entry
+// takes more memory than the shortest text of it: their number is bounded too, where dimensions
+// and options count in part.
 class Converter {
  public:
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
@@ -354,11 +381,12 @@ class Converter {
       const std::size_t before = pending_before_.back();
       pending_before_.pop_back();
       if (convert(depth, parsed)) {
+        if (++entries_ > kMostEntries) refuse(kTooMuch);
         pending_ = before;
         return false;
       }
     }
-    if (++pending_ > kMostPending) refuse("it holds more than a manifest does");
+    if (++pending_ > kMostPending) refuse(kTooMuch);
     return true;
   }
 
@@ -366,7 +394,18 @@ class Converter {
   std::vector<ShardEntry> shards;
 
  private:
-  enum class List : std::uint8_t { none, optimizers, units, flats, parameters, shards };
+  static constexpr const char* kTooMuch = "it holds more than a manifest does";
+  enum class List : std::uint8_t {
+    none,
+    optimizers,
+    groups,
+    units,
+    tied,
+    flats,
+    kinds,
+    parameters,
+    shards
+  };
 
   [[nodiscard]] bool at(std::initializer_list<std::string_view> lists) const {
     std::size_t depth = 1;
@@ -381,8 +420,11 @@ class Converter {
   [[nodiscard]] List list_at(int depth) const {
     if (depth == 2 && at({"shards"})) return List::shards;
     if (depth == 8 && at({"optimizers", "units", "flats", "parameters"})) return List::parameters;
+    if (depth == 8 && at({"optimizers", "units", "flats", "kinds"})) return List::kinds;
     if (depth == 6 && at({"optimizers", "units", "flats"})) return List::flats;
+    if (depth == 6 && at({"optimizers", "units", "tied"})) return List::tied;
     if (depth == 4 && at({"optimizers", "units"})) return List::units;
+    if (depth == 4 && at({"optimizers", "groups"})) return List::groups;
     if (depth == 2 && at({"optimizers"})) return List::optimizers;
     return List::none;
   }
@@ -394,15 +436,28 @@ class Converter {
         return true;
       case List::parameters:
         parameters_.push_back(parse_parameter(parsed));
+        entries_ += parameters_.back().shape.size() / 4;
+        return true;
+      case List::kinds:
+        kinds_.push_back(parse_kind(parsed));
         return true;
       case List::flats:
-        flats_.push_back(parse_flat(parsed, std::exchange(parameters_, {})));
+        flats_.push_back(
+            parse_flat(parsed, std::exchange(kinds_, {}), std::exchange(parameters_, {})));
+        return true;
+      case List::tied:
+        tied_.push_back(parse_tied(parsed));
         return true;
       case List::units:
-        units_.push_back(parse_unit(parsed, std::exchange(flats_, {})));
+        units_.push_back(parse_unit(parsed, std::exchange(tied_, {}), std::exchange(flats_, {})));
+        return true;
+      case List::groups:
+        groups_.push_back(parse_group(parsed));
+        entries_ += groups_.back().options.size() / 2;
         return true;
       case List::optimizers:
-        optimizers.push_back(parse_optimizer(parsed, std::exchange(units_, {})));
+        optimizers.push_back(
+            parse_optimizer(parsed, std::exchange(groups_, {}), std::exchange(units_, {})));
         return true;
       case List::none:
         return false;
@@ -414,6 +469,10 @@ class Converter {
   std::array<std::string, kMostDepth> path_;  ///< the last key at each depth
   std::size_t pending_ = 0;
   std::vector<std::size_t> pending_before_;  ///< each open object
+  std::size_t entries_ = 0;
+  std::vector<GroupEntry> groups_;
+  std::vector<KindEntry> kinds_;
+  std::vector<TiedEntry> tied_;
   std::vector<ParameterEntry> parameters_;
   std::vector<FlatEntry> flats_;
   std::vector<UnitEntry> units_;
@@ -448,7 +507,7 @@ Manifest parse(std::string_view text) {
   try {
     root = Json::parse(text, std::ref(converter));
   } catch (const Json::exception& error) {
-    refuse(fmt::format("it is no JSON: {}", error.what()));
+    refuse(fmt::format("it is no JSON: {:.{}}", error.what(), kLongestReason));
   }
   Fields fields(root, "the manifest");
   if (fields.take<std::string>("format") != kFormat) refuse("it is of another format");

@@ -92,11 +92,9 @@ std::string text_of(const ShardEntry& shard) {
 // As text where that is UTF-8 and can be read: a zero is six characters of text, and so a few
 // megabytes of them would be more than a manifest may hold.
 std::string text_of_value(const std::string& value) {
-  constexpr std::size_t kShort = std::size_t{1} << 20;
   try {
     std::string text = Json(value).dump();
-    const std::size_t as_base64 = 2 + (value.size() + 2) / 3 * 4;
-    if (text.size() <= (text.size() <= kShort ? 2 + 2 * value.size() : as_base64)) return text;
+    if (text.size() <= std::min(kLongestText, 2 + 2 * value.size())) return text;
   } catch (const Json::exception&) {
   }
   return fmt::format(R"({{"base64": "{}"}})", to_base64(value));

@@ -1,8 +1,10 @@
 // Folders come to be whole, and go whole.
 
 #include <fstream>
+#include <optional>
 #include <set>
 
+#include <sys/inotify.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,6 +129,67 @@ TEST(Folders, ArePrunedByStepAndGeneration) {
   checkpoint::prune(root.path(), 1, last);  // at least two stay
   EXPECT_THAT(names_in(root.path()),
               ElementsAre("step-00000000", "step-00000004", "step-00000005"));
+}
+
+/// The names in the order in which they vanish from a folder, wherever it is renamed to.
+class Vanishing {
+ public:
+  explicit Vanishing(const fs::path& folder) : descriptor_(inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(inotify_add_watch(descriptor_, folder.c_str(), IN_DELETE), 0);
+  }
+  ~Vanishing() { close(descriptor_); }
+  Vanishing(const Vanishing&) = delete;
+  Vanishing& operator=(const Vanishing&) = delete;
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    alignas(inotify_event) char events[16384];
+    const ssize_t bytes = read(descriptor_, events, sizeof events);
+    for (ssize_t at = 0; at < bytes;) {
+      const auto* event = reinterpret_cast<const inotify_event*>(events + at);
+      if (event->mask & IN_DELETE) names.emplace_back(event->name);
+      at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+    }
+    return names;
+  }
+
+ private:
+  int descriptor_;
+};
+
+// A crash in the middle must leave what says that it may be removed.
+TEST(Folders, AreRemovedWithTheirOwnerLast) {
+  const Folder root;
+  const auto fill = [](const fs::path& folder) {
+    for (int rank = 0; rank < 9; ++rank) std::ofstream(folder / checkpoint::shard_name(rank, 9));
+  };
+  {
+    std::optional<SaveFolder> save(std::in_place, root.path(), 1, 0);
+    fill(save->path());
+    const Vanishing temporary(save->path());
+    save.reset();
+    const auto names = temporary.names();
+    ASSERT_EQ(names.size(), 11u);
+    EXPECT_EQ(names.back(), "owner");
+  }
+  {
+    const fs::path left = root / ".trash-step-00000001-x";
+    fs::create_directory(left);
+    std::ofstream(left / "owner") << checkpoint::host_name() << "\nanother boot\n1\n1\n";
+    fill(left);
+    const Vanishing trash(left);
+    const SaveFolder next(root.path(), 1, 0);
+    const auto names = trash.names();
+    ASSERT_EQ(names.size(), 10u);
+    EXPECT_EQ(names.back(), "owner");
+  }
+  const StepFolder old = commit(root.path(), 1);
+  fill(old.path);
+  const Vanishing pruned(old.path);
+  for (const std::int64_t step : {2, 3}) commit(root.path(), step);
+  checkpoint::prune(root.path(), 2, checkpoint::list_steps(root.path()).back());
+  const auto names = pruned.names();
+  ASSERT_EQ(names.size(), 11u);
+  EXPECT_EQ(names.back(), "owner");
 }
 
 TEST(Folders, ThatCannotBeMadeAreErrorsThatNameThem) {

@@ -152,8 +152,14 @@ TEST(Manifest, ThatClaimsWhatCannotBeIsRefused) {
   EXPECT_THAT(refused(sealed("{\"checksum\": \"")), testing::Not("accepted"));
 }
 
-/// Runs in a process of its own; its peak memory beyond what it began with, bytes.
-std::size_t peak_memory_of(const std::function<void()>& work) {
+/// What it takes to refuse a text.
+struct Cost {
+  std::size_t memory = SIZE_MAX;  ///< peak beyond what there was before, bytes
+  double seconds = 1e9;           ///< of a processor
+};
+
+/// Refuses it in a process of its own.
+Cost cost_of(const std::string& text) {
   int pipes[2];
   EXPECT_EQ(pipe(pipes), 0);
   malloc_trim(0);  // else the child takes what its parent has freed
@@ -161,19 +167,34 @@ std::size_t peak_memory_of(const std::function<void()>& work) {
   if (child == 0) {
     rusage before = {};
     getrusage(RUSAGE_SELF, &before);
-    work();
+    if (refused(text) == "accepted") _exit(1);
     rusage after = {};
     getrusage(RUSAGE_SELF, &after);
-    const std::size_t grown = static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024;
-    [[maybe_unused]] const auto written = write(pipes[1], &grown, sizeof grown);
+    const auto seconds = [](const rusage& usage) {
+      const auto of = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+      };
+      return of(usage.ru_utime) + of(usage.ru_stime);
+    };
+    const Cost cost{.memory = static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024,
+                    .seconds = seconds(after) - seconds(before)};
+    [[maybe_unused]] const auto written = write(pipes[1], &cost, sizeof cost);
     _exit(0);
   }
-  std::size_t grown = SIZE_MAX;
-  EXPECT_EQ(read(pipes[0], &grown, sizeof grown), static_cast<ssize_t>(sizeof grown));
-  close(pipes[0]);
   close(pipes[1]);
+  Cost cost;
+  EXPECT_EQ(read(pipes[0], &cost, sizeof cost), static_cast<ssize_t>(sizeof cost));
+  close(pipes[0]);
   waitpid(child, nullptr, 0);
-  return grown;
+  return cost;
+}
+
+void expect_cheap(const std::string& text, std::string_view what, std::size_t mebibytes = 50) {
+  const Cost cost = cost_of(text);
+  EXPECT_LT(cost.memory, mebibytes << 20) << what;
+#if defined(NDEBUG) && !defined(RATION_SANITIZED)
+  EXPECT_LT(cost.seconds, 1.0) << what;
+#endif
 }
 
 TEST(Manifest, ThatIsHostileTakesLittleMemory) {
@@ -196,14 +217,7 @@ TEST(Manifest, ThatIsHostileTakesLittleMemory) {
     texts.push_back(with("\"shape\": [100]", "\"shape\": " + bomb));
   }
   texts.push_back(repeated("x", 2 * most));
-  for (const std::string& hostile : texts) {
-    const std::string begin = hostile.substr(0, 40);
-    EXPECT_LT(peak_memory_of([&] {
-                if (refused(hostile) == "accepted") _exit(1);
-              }),
-              std::size_t{50} << 20)
-        << begin;
-  }
+  for (const std::string& hostile : texts) expect_cheap(hostile, hostile.substr(0, 40));
 }
 
 // Beside elements that are right, where each of them might make room for more.
@@ -224,10 +238,7 @@ TEST(Manifest, ThatHidesJunkInItsListsTakesLittleMemory) {
   for (const std::string& hostile :
        {with(parameter, junk + parameter), with(parameter, many + parameter),
         with("\"step\": 3", fmt::format("\"{0}1\": 3, \"{0}2\": 3", key))}) {
-    EXPECT_LT(peak_memory_of([&] {
-                if (refused(hostile) == "accepted") _exit(1);
-              }),
-              std::size_t{50} << 20);
+    expect_cheap(hostile, "");
   }
   for (const char* element : {"1", "[]", "[[{}]]", "null", "\"text\""}) {
     EXPECT_THAT(refused(with(parameter, parameter + ", " + element)), HasSubstr("something else"))
@@ -237,6 +248,66 @@ TEST(Manifest, ThatHidesJunkInItsListsTakesLittleMemory) {
       text.substr(text.find("\"groups\": "), text.find("\"units\"") - text.find("\"groups\": "));
   EXPECT_THAT(refused(with(groups, "\"groups\": null, ")),
               HasSubstr("\"groups\" of an optimizer must be a list"));
+}
+
+// Entries take more memory than the shortest text of them.
+TEST(Manifest, OfMoreEntriesThanAModelHasTakesLittleMemory) {
+  // `begin`, then as many of `element`, with a name of its own in place of #, as there is room for.
+  const auto many = [](std::string begin, const std::string& element, std::size_t most) {
+    const std::size_t place = element.find('#');
+    for (int i = 0; begin.size() + element.size() + 8 < most; ++i) {
+      begin += element;
+      begin.replace(begin.size() - element.size() + place, 1, std::to_string(i));
+    }
+    return begin;
+  };
+  const std::size_t room = checkpoint::kManifestLimit - 8192;
+  const std::string unit = R"({"name": "a/unit")";
+  const std::string group = R"({"rule": "AdamW", "options": {)";
+  const std::string parameter = R"({"name": "layer.weight")";
+  const std::string tied = R"("tied": [)";
+  std::string long_shape;
+  for (int i = 0; i < 9000; ++i) long_shape += "0,";
+  const auto parameter_of = [](const std::string& sizes) {
+    return R"({"name":"#","shape":[)" + sizes +
+           R"(0],"offset":0,"group":0,"step_count":0,"masked":false},)";
+  };
+  expect_cheap(with(unit, many("", R"({"name":"#","tied":[],"flats":[]},)", room) + unit), "units");
+  expect_cheap(with(group, many("", R"({"rule":"#","options":{}},)", room) + group), "groups");
+  const std::string options = many("{\"rule\":\"r\",\"options\":{", "\"#\":1,", 80000);
+  std::string groups;
+  while (groups.size() + options.size() < room) groups += options + "\"z\":1}},";
+  expect_cheap(with(group, groups + group), "options");
+  for (const std::string& sizes : {std::string(), std::string("0,0,0,0,0,0,0,0,0,0,"), long_shape})
+    expect_cheap(with(parameter, many("", parameter_of(sizes), room) + parameter), "parameters");
+  expect_cheap(with(tied, many(tied, R"({"name":"#","parameter":"layer.weight"},)", room)), "tied");
+  expect_cheap(with("\"step\": 3", "\"step\": " + std::string(room, '1')), "digits");
+  const std::string text(std::size_t{5} << 20, 'a');
+  const std::string note = R"("note": "text")";
+  expect_cheap(with(note, fmt::format(R"("a": "{0}", "b": "{0}{1}")", text, '\xff')), "no UTF-8",
+               20);
+}
+
+TEST(Manifest, MayHaveAGroupForEachOfManyParameters) {
+  Manifest manifest = example();
+  auto& optimizer = manifest.optimizers[0];
+  auto& flat = optimizer.units[0].flats[0];
+  const auto one = flat.parameters[0];
+  optimizer.groups[0].options = {{"learning_rate", 0.1},
+                                 {"beta1", 0.9},
+                                 {"beta2", 0.99},
+                                 {"epsilon", 1e-8},
+                                 {"weight_decay", 0.01}};
+  for (int i = 1; i < 10000; ++i) {
+    optimizer.groups.push_back(optimizer.groups[0]);
+    flat.parameters.push_back(one);
+    flat.parameters.back().name = fmt::format("layer.{}.weight", i);
+    flat.parameters.back().group = i;
+    flat.parameters.back().offset = 128 * i;
+  }
+  flat.length = flat.parameters.back().offset + 100;
+  const std::string text = to_text(manifest);
+  EXPECT_EQ(to_text(parse_manifest(text, "there")), text);
 }
 
 TEST(Manifest, ThatIsHostileIsRefusedInFewWords) {
