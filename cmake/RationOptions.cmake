@@ -6,6 +6,9 @@ option(RATION_TOOLS "Build the ration command" ${PROJECT_IS_TOP_LEVEL})
 option(RATION_INSTALL "Make install rules" ${PROJECT_IS_TOP_LEVEL})
 option(RATION_NATIVE_EXAMPLES "Compile the examples for this machine's CPU" ON)
 option(RATION_WERROR "Treat warnings as errors" OFF)
+# Fewer seconds of a compiler, more for who changes one file: for builds from nothing.
+set(RATION_UNITY OFF CACHE STRING "Compile the files of a folder as one: OFF, TESTS (only theirs) or ON")
+set_property(CACHE RATION_UNITY PROPERTY STRINGS OFF TESTS ON)
 set(RATION_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize=")
 
 # ration_choice(NAME help): a cache variable that is AUTO (use it where it is found), ON (stop without it) or OFF.

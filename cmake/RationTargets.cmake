@@ -15,6 +15,22 @@ function(ration_flags target)
   endif()
 endfunction()
 
+# Compiles the sources of `target` in each folder as one, where RATION_UNITY is ON or `what` (TESTS).
+function(ration_unity target what)
+  if(NOT RATION_UNITY MATCHES "^(ON|${what})$")
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE path)
+    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+    string(MAKE_C_IDENTIFIER "${target}_${folder}" group)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # For what calls gloo and MPI itself, where they are built in.
 function(ration_link_backends target)
   if(RATION_WITH_GLOO)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every check, from nothing: installs what is missing, then formatting, the release build and all tests, the multi-rank tests
-# under the sanitizers (AddressSanitizer by clang++, ThreadSanitizer by g++), clang-tidy. Ends with a summary of the stages, then ctest's own of the release run.
-#   tools/check.sh           everything: about 40 minutes on 2 cores
+# under the sanitizers (AddressSanitizer by clang++, ThreadSanitizer by g++), a minute of each fuzz target, clang-tidy.
+# Ends with a summary of the stages, then ctest's own of the release run.
+#   tools/check.sh           everything: about MINUTES minutes on 2 cores
 #   tools/check.sh --quick   the release build and its tests
 # Logs: build/check/*.log. Exit code 1 if a stage failed.
 set -euo pipefail
@@ -61,11 +62,17 @@ run_rank_tests() {
   run_tests "$1" -L '^ranks$'
 }
 
-# The compilation database of the release build says what is ours and how it is compiled. Tests are left out: they are
-# most of the time, and formatting, two compilers and running them say enough.
+# The compilation database of a build, which is only configured, says what is ours and how it is compiled; a folder is one file
+# of it. Tests are left out: formatting, two compilers and running them say enough.
 tidy() {
-  sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/release/compile_commands.json | grep -vF -e "$PWD/build/" -e "$PWD/tests/" | sort -u |
-    xargs -d '\n' -n 1 -P "$jobs" clang-tidy -p build/release --quiet --warnings-as-errors='*'
+  cmake -S . --preset release -B build/tidy -DRATION_UNITY=ON -DRATION_TESTS=OFF &&
+    sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/tidy/compile_commands.json | sort -u |
+    xargs -d '\n' -n 1 -P "$jobs" clang-tidy -p build/tidy --quiet --warnings-as-errors='*' --checks=-bugprone-suspicious-include
+}
+
+fuzz() {
+  configure_and_build fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ -DRATION_FUZZ=ON "${flags[@]}" &&
+    tests/fuzz/run.sh build/fuzz 60
 }
 
 start=$SECONDS
@@ -76,7 +83,7 @@ summary+=("$(printf '%-22s ok      %d s' "set-up" $((SECONDS - start)))")
 
 if [ $quick = no ]; then stage "format" bash tools/format.sh --check || true; fi
 
-if stage "release build" configure_and_build release --preset release -DRATION_WERROR=ON -DRATION_TESTS=ON \
+if stage "release build" configure_and_build release --preset release -DRATION_WERROR=ON -DRATION_UNITY=TESTS -DRATION_TESTS=ON \
   -DRATION_EXAMPLES=ON -DRATION_TOOLS=ON; then
   stage "release tests" run_tests build/release || true
   while read -r line; do off "${line%%  *}" "${line##*  off }"; done < <(
@@ -86,7 +93,7 @@ fi
 if [ $quick = no ]; then
   # LibTorch 1.13's headers are not for clang++ in C++20, and it is not built for the sanitizers: it is compared in the release
   # build. clang++ sees other warnings than g++. Most of the time here is the compilers': hence -O1.
-  flags=(-DRATION_WERROR=ON -DRATION_EXAMPLES=OFF -DRATION_TORCH=OFF "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
+  flags=(-DRATION_WERROR=ON -DRATION_UNITY=ON -DRATION_EXAMPLES=OFF -DRATION_TORCH=OFF "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1")
   if target=rank_tests stage "clang++ asan+ubsan" configure_and_build asan --preset asan -DCMAKE_CXX_COMPILER=clang++ "${flags[@]}"; then
     stage "asan+ubsan tests" run_rank_tests build/asan || true
   fi
@@ -97,7 +104,8 @@ if [ $quick = no ]; then
   fi
   without_aslr=()
 
-  if [ -e build/release/compile_commands.json ]; then stage "clang-tidy" tidy || true; fi
+  target=fuzz stage "fuzzing" fuzz || true
+  stage "clang-tidy" tidy || true
 fi
 
 echo

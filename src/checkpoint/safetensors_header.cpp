@@ -23,7 +23,7 @@ std::string_view safe_name(DType dtype) {
   return dtype == DType::bf16 ? "BF16" : "F16";
 }
 
-std::string quoted(const std::string& text) {
+std::string json_of(const std::string& text) {
   try {
     return json(text).dump();
   } catch (const json::exception&) {
@@ -163,14 +163,14 @@ std::string safetensors_header(std::span<const SafeTensor> tensors,
     for (const auto& [name, value] : metadata) {
       if (!first) text += ',';
       first = false;
-      text += fmt::format("{}:{}", quoted(name), quoted(value));
+      text += fmt::format("{}:{}", json_of(name), json_of(value));
     }
     text += '}';
   }
   for (const SafeTensor& tensor : tensors) {
     separate();
     text += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                        quoted(tensor.name), safe_name(tensor.dtype), fmt::join(tensor.shape, ","),
+                        json_of(tensor.name), safe_name(tensor.dtype), fmt::join(tensor.shape, ","),
                         tensor.begin, tensor.end);
   }
   text += '}';

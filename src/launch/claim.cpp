@@ -15,7 +15,7 @@
 namespace ration {
 namespace {
 
-constexpr int kMostRanks = std::numeric_limits<int>::max();
+constexpr int kAnyNumber = std::numeric_limits<int>::max();
 constexpr const char* kOverrideAdvice = "set RATION_RANK and RATION_WORLD_SIZE to say which holds";
 
 /// The variables in which one launcher says who a process is.
@@ -62,8 +62,8 @@ void check_below(const Variables& variables, const Names& names, const Claim& cl
 
 // Nothing where neither rank nor size is said; half of it is a mistake.
 std::optional<Claim> read_named(const Variables& variables, const Names& names) {
-  const std::optional<int> rank = variables.number(names.rank, 0, kMostRanks);
-  const std::optional<int> size = variables.number(names.size, 1, kMostRanks);
+  const std::optional<int> rank = variables.number(names.rank, 0, kAnyNumber);
+  const std::optional<int> size = variables.number(names.size, 1, kAnyNumber);
   if (!rank && !size) return std::nullopt;
   if (!rank || !size) {
     throw InvalidArgument(fmt::format("{} without {}: set both, or neither",
@@ -76,11 +76,11 @@ std::optional<Claim> read_named(const Variables& variables, const Names& names) 
               .size_name = names.size,
               .rank = *rank,
               .size = *size,
-              .local_rank = variables.number(names.local_rank, 0, kMostRanks),
+              .local_rank = variables.number(names.local_rank, 0, kAnyNumber),
               .mpi = names.by == Claim::By::mpi};
   // Slurm says it for all nodes at once, in a notation of its own.
   if (names.by != Claim::By::srun) {
-    claim.local_size = variables.number(names.local_size, 1, kMostRanks);
+    claim.local_size = variables.number(names.local_size, 1, kAnyNumber);
   }
   check_below(variables, names, claim);
   return claim;
@@ -96,7 +96,7 @@ bool in_step(const Variables& variables) {
 }
 
 std::optional<int> tasks_on_this_node(const Variables& variables) {
-  const std::optional<int> node = variables.number("SLURM_NODEID", 0, kMostRanks);
+  const std::optional<int> node = variables.number("SLURM_NODEID", 0, kAnyNumber);
   if (!node || !variables.has(kStepTasks)) return std::nullopt;
   const std::vector<int> tasks = expand_tasks_per_node(variables.text(kStepTasks), kStepTasks);
   if (static_cast<std::size_t>(*node) >= tasks.size()) {
@@ -121,7 +121,7 @@ std::optional<Claim> read_slurm(const Variables& variables) {
 
 // srun --mpi=pmix. PMIx says no size; the step does.
 std::optional<Claim> read_pmix(const Variables& variables) {
-  const std::optional<int> rank = variables.number("PMIX_RANK", 0, kMostRanks);
+  const std::optional<int> rank = variables.number("PMIX_RANK", 0, kAnyNumber);
   if (!rank) return std::nullopt;
   std::optional<Claim> claim = read_slurm(variables);
   if (!claim) {
@@ -167,7 +167,7 @@ Claim agreed(const Variables& variables, const Claim& by_hand, const Claim& mpi)
 
 // A batch script may export WORLD_SIZE and leave the rank to srun or mpirun.
 void check_lone_world_size(const Variables& variables, const std::optional<Claim>& claim) {
-  const std::optional<int> size = variables.number("WORLD_SIZE", 1, kMostRanks);
+  const std::optional<int> size = variables.number("WORLD_SIZE", 1, kAnyNumber);
   if (!size) return;
   if (!claim) {
     throw InvalidArgument(

@@ -153,13 +153,13 @@ TEST(Manifest, ThatClaimsWhatCannotBeIsRefused) {
 }
 
 /// What it takes to refuse a text.
-struct Cost {
+struct Refusal {
   std::size_t memory = SIZE_MAX;  ///< peak beyond what there was before, bytes
   double seconds = 1e9;           ///< of a processor
 };
 
 /// Refuses it in a process of its own.
-Cost cost_of(const std::string& text) {
+Refusal refusal_of(const std::string& text) {
   int pipes[2];
   EXPECT_EQ(pipe(pipes), 0);
   malloc_trim(0);  // else the child takes what its parent has freed
@@ -176,13 +176,14 @@ Cost cost_of(const std::string& text) {
       };
       return of(usage.ru_utime) + of(usage.ru_stime);
     };
-    const Cost cost{.memory = static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024,
-                    .seconds = seconds(after) - seconds(before)};
+    const Refusal cost{
+        .memory = static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024,
+        .seconds = seconds(after) - seconds(before)};
     [[maybe_unused]] const auto written = write(pipes[1], &cost, sizeof cost);
     _exit(0);
   }
   close(pipes[1]);
-  Cost cost;
+  Refusal cost;
   EXPECT_EQ(read(pipes[0], &cost, sizeof cost), static_cast<ssize_t>(sizeof cost));
   close(pipes[0]);
   waitpid(child, nullptr, 0);
@@ -190,7 +191,7 @@ Cost cost_of(const std::string& text) {
 }
 
 void expect_cheap(const std::string& text, std::string_view what, std::size_t mebibytes = 50) {
-  const Cost cost = cost_of(text);
+  const Refusal cost = refusal_of(text);
   EXPECT_LT(cost.memory, mebibytes << 20) << what;
 #if defined(NDEBUG) && !defined(RATION_SANITIZED)
   EXPECT_LT(cost.seconds, 1.0) << what;

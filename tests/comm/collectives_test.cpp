@@ -16,10 +16,6 @@ constexpr DType kParameterTypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr DType kAllTypes[] = {DType::f32, DType::bf16, DType::f16,
                                DType::f64, DType::i64,  DType::u8};
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class Collectives : public OnEveryBackend {
  protected:
   /// Runs `body(communicator, stream)` on each rank, to its end.

@@ -17,10 +17,6 @@ namespace {
 using namespace std::chrono_literals;
 using Mode = ThreadsOptions::Mode;
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class InBothModes : public testing::TestWithParam<Mode> {};
 
 TEST_P(InBothModes, ADroppedOperationIsATimeoutOnTheOthers) {

@@ -17,10 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class Errors : public OnEveryBackend {};
 class ErrorsOfThree : public OnEveryBackend {};
 class ErrorsWhenChecked : public OnEveryBackend {};

@@ -11,10 +11,6 @@
 namespace ration {
 namespace {
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class Groups : public OnEveryBackend {};
 class GroupsOfThree : public OnEveryBackend {};
 

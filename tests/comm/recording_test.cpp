@@ -21,10 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 using Mode = ThreadsOptions::Mode;
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class Recorded : public testing::TestWithParam<Mode> {
  protected:
   [[nodiscard]] std::vector<std::shared_ptr<Communicator>> threads(int ranks) const {

@@ -7,7 +7,7 @@
 namespace ration::test {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kJointRanks = 4;
 constexpr double kRate = 0.5;
 
 // A parameter of the joint model: name, and which ranks hold and feed it.
@@ -85,9 +85,9 @@ std::string difference(Single& single, const Tensor& expected) {
 
 TEST(JointStep, OfTwoOptimizersOverTheSameGroupIsOneStep) {
   at_every_stage([](const Setting& setting) {
-    PerRank<double> norms(kRanks);
+    PerRank<double> norms(kJointRanks);
     with_ranks(
-        kRanks,
+        kJointRanks,
         [&](const ProcessGroup& group) {
           const Config config = options_of(setting).config;
           Single a(group, config, 1, 70);
@@ -99,11 +99,11 @@ TEST(JointStep, OfTwoOptimizersOverTheSameGroupIsOneStep) {
             const StepReport report = ration::step(group, {&a.optimizer, &b.optimizer},
                                                    {.clip_norm = 2.0, .metrics = {0.5}});
             const double norm =
-                oracle_step(oracle, step, kRanks, 2.0, [](int, int rank) { return rank; });
+                oracle_step(oracle, step, kJointRanks, 2.0, [](int, int rank) { return rank; });
             EXPECT_GT(norm, 2.0);
             EXPECT_NEAR(report.gradient_norm, norm, 1e-6 * norm);
             EXPECT_EQ(report.step, step + 1);
-            EXPECT_EQ(report.batches, kRanks);
+            EXPECT_EQ(report.batches, kJointRanks);
             EXPECT_EQ(report.metrics, std::vector<double>{2.0});
             norms[group] = report.gradient_norm;
           }
@@ -120,7 +120,7 @@ TEST(JointStep, OfTwoOptimizersOverTheSameGroupIsOneStep) {
 TEST(JointStep, OfExpertsCountsEachDistinctParameterOnce) {
   at_every_stage([](const Setting& setting) {
     with_ranks(
-        kRanks,
+        kJointRanks,
         [&](const ProcessGroup& group) {
           const int rank = group.rank();
           const ProcessGroup experts = group.split(rank / 2);
@@ -140,7 +140,7 @@ TEST(JointStep, OfExpertsCountsEachDistinctParameterOnce) {
             copied.backward(step, feed(4, rank));
             const StepReport report = ration::step(
                 group, {&dense.optimizer, &expert.optimizer, &copied.optimizer}, {.clip_norm = 1});
-            const double norm = oracle_step(oracle, step, kRanks, 1.0, feed);
+            const double norm = oracle_step(oracle, step, kJointRanks, 1.0, feed);
             EXPECT_NEAR(report.gradient_norm, norm, 1e-6 * norm);
           }
           EXPECT_EQ(difference(dense, oracle[0]), "");
@@ -154,7 +154,7 @@ TEST(JointStep, OfExpertsCountsEachDistinctParameterOnce) {
 TEST(JointStep, IsSkippedByAnOverflowInOneOptimizerOfOneGroup) {
   at_every_stage([](const Setting& setting) {
     with_ranks(
-        kRanks,
+        kJointRanks,
         [&](const ProcessGroup& group) {
           const int rank = group.rank();
           Config config = options_of(setting).config;
@@ -187,7 +187,7 @@ TEST(JointStep, IsSkippedByAnOverflowInOneOptimizerOfOneGroup) {
 TEST(JointStep, WeighsByTheWholeParentAndLetsRanksHaveNoBatch) {
   at_every_stage([](const Setting& setting) {
     with_ranks(
-        kRanks,
+        kJointRanks,
         [&](const ProcessGroup& group) {
           const int rank = group.rank();
           const Config config = options_of(setting).config;
@@ -249,7 +249,7 @@ TEST(JointStep, RefusesWhatDoesNotGoTogetherAndLeavesItAsItWas) {
 }
 
 TEST(JointStep, OptionsThatDifferAreRefusedOnAllRanksAndTheNextStepTrains) {
-  with_ranks(kRanks, [](const ProcessGroup& group) {
+  with_ranks(kJointRanks, [](const ProcessGroup& group) {
     const int rank = group.rank();
     Single expert(group.split(rank / 2), {}, 2 + rank / 2, 77);
     Single dense(group, {}, 1, 130);

@@ -7,7 +7,7 @@
 namespace ration::test {
 namespace {
 
-constexpr int kRanks = 3;
+constexpr int kNormRanks = 3;
 
 // Units of mixed types, a frozen and an empty parameter, one with a second name, padding
 // everywhere.
@@ -49,7 +49,8 @@ struct Mixed {
           for (std::int64_t i = 0; i < parameter.count(); ++i) {
             gradient[i] = decltype(t)(value(rank, i));
             double mean = 0;
-            for (int r = 0; r < kRanks; ++r) mean += value(r, i) / static_cast<double>(kRanks);
+            for (int r = 0; r < kNormRanks; ++r)
+              mean += value(r, i) / static_cast<double>(kNormRanks);
             squares += mean * mean;
           }
         });
@@ -67,10 +68,10 @@ TEST(Norm, CountsEachElementOnceWithTiedFrozenAndMixedTypes) {
   std::vector<double> norms;
   std::vector<Snapshot> snapshots;
   at_every_stage([&](const Setting& setting) {
-    PerRank<double> seen(kRanks);
-    PerRank<Snapshot> after(kRanks);
+    PerRank<double> seen(kNormRanks);
+    PerRank<Snapshot> after(kNormRanks);
     with_ranks(
-        kRanks,
+        kNormRanks,
         [&](const ProcessGroup& group) {
           Mixed mixed(group, setting);
           const double expected = mixed.backward();
@@ -156,9 +157,9 @@ void expect_skipped(const Setting& setting, Precision precision, float bad, int 
     if (step == 1 && rank == bad_rank && p == bad_parameter && i == 0) return bad;
     return scaled(step, micro, rank, p, i, w);
   };
-  PerRank<std::vector<double>> scales(kRanks);
+  PerRank<std::vector<double>> scales(kNormRanks);
   with_ranks(
-      kRanks,
+      kNormRanks,
       [&](const ProcessGroup& group) {
         TinyTrainer trainer(group, options);
         ShardedOptimizer& optimizer = trainer.optimizer();
@@ -169,7 +170,7 @@ void expect_skipped(const Setting& setting, Precision precision, float bad, int 
         const StepReport report = trainer.step();
         EXPECT_TRUE(report.skipped);
         EXPECT_FALSE(std::isfinite(report.gradient_norm));
-        EXPECT_EQ(report.batches, kRanks);
+        EXPECT_EQ(report.batches, kNormRanks);
         EXPECT_EQ(report.step, 2);
         EXPECT_EQ(snapshot_of(optimizer), before);
         seen.push_back(report.loss_scale);

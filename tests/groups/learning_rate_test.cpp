@@ -8,13 +8,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::vector<Entry> kEntries = {{"w", {9, 7}, 0}, {"b", {7}, 1}};
+const std::vector<Entry> kTwoEntries = {{"w", {9, 7}, 0}, {"b", {7}, 1}};
 const std::vector<Rule> kRules = {AdamW{.learning_rate = 0.1}, AdamW{.learning_rate = 0.2}};
 
 TEST(LearningRate, ChangedBetweenStepsIsFollowed) {
   for (const int stage : {0, 1, 2, 3}) {
     with_ranks(2, [&](const ProcessGroup& group) {
-      GroupedModel model(group, {.stage = stage}, {SGD{.learning_rate = 0.5}, SGD{}}, kEntries);
+      GroupedModel model(group, {.stage = stage}, {SGD{.learning_rate = 0.5}, SGD{}}, kTwoEntries);
       for (const double rate : {0.5, 0.25, 0.0}) {
         model.groups[0].set_learning_rate(rate);
         EXPECT_EQ(model.groups[0].learning_rate(), rate);
@@ -38,8 +38,8 @@ void expect_refused_and_mended(const std::function<void(GroupedModel&)>& change,
                                const testing::Matcher<std::string>& text) {
   for (const int stage : {0, 1, 2, 3}) {
     with_ranks(3, [&](const ProcessGroup& group) {
-      GroupedModel model(group, {.stage = stage}, kRules, kEntries);
-      GroupedModel undisturbed(group, {.stage = stage}, kRules, kEntries);
+      GroupedModel model(group, {.stage = stage}, kRules, kTwoEntries);
+      GroupedModel undisturbed(group, {.stage = stage}, kRules, kTwoEntries);
       model.step();
       const auto before = everything(model);
       if (group.rank() == 1) change(model);
@@ -83,10 +83,10 @@ TEST(SetRule, ChangedOnOneRankIsRefusedByAllAndCanBeMended) {
 
 TEST(SetRule, IsFollowed) {
   with_ranks(2, [](const ProcessGroup& group) {
-    GroupedModel model(group, {.stage = 3}, kRules, kEntries);
+    GroupedModel model(group, {.stage = 3}, kRules, kTwoEntries);
     GroupedModel other(group, {.stage = 3},
                        {AdamW{.learning_rate = 0.1, .beta1 = 0.5, .weight_decay = 0.3}, kRules[1]},
-                       kEntries);
+                       kTwoEntries);
     model.groups[0].set_rule(AdamW{.learning_rate = 0.1, .beta1 = 0.5, .weight_decay = 0.3});
     model.step();
     other.step();
@@ -115,7 +115,7 @@ TEST(SetTrainable, OnOneRankIsRefusedByAllAndCanBeMended) {
   };
   for (const int stage : {1, 3}) {
     with_ranks(3, [&](const ProcessGroup& group) {
-      GroupedModel model(group, {.stage = stage}, kRules, kEntries);
+      GroupedModel model(group, {.stage = stage}, kRules, kTwoEntries);
       model.step();
       const auto before = everything(model);
       if (group.rank() == 1) mask(false)(model);

@@ -1,20 +1,11 @@
 // Looking at the model between steps.
 
+#include "setting.hpp"
 #include "support/deadline.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
 namespace {
-
-struct Setting {
-  int stage;
-  ThreadsOptions::Mode mode;
-};
-
-void PrintTo(const Setting& s, std::ostream* out) {
-  *out << "stage " << s.stage
-       << (s.mode == ThreadsOptions::Mode::direct ? ", direct" : ", streams");
-}
 
 class Looking : public testing::TestWithParam<Setting> {
  protected:

@@ -1,5 +1,6 @@
 // Calls in the wrong order: refused by name, and the step can still be ended.
 
+#include "setting.hpp"
 #include "support/throws.hpp"
 
 namespace ration::test {
@@ -7,16 +8,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-struct Setting {
-  int stage;
-  ThreadsOptions::Mode mode;
-};
-
-void PrintTo(const Setting& s, std::ostream* out) {
-  *out << "stage " << s.stage
-       << (s.mode == ThreadsOptions::Mode::direct ? ", direct" : ", streams");
-}
 
 class Passes : public testing::TestWithParam<Setting> {
  protected:

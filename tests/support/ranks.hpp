@@ -12,6 +12,11 @@ namespace ration {
 /// Where each rank is a process that runs the same test: which one this is. -1: all are here.
 inline int only_rank = -1;
 
+/// A rank as an index.
+inline std::size_t z(int i) {
+  return static_cast<std::size_t>(i);
+}
+
 /// Returns when all have returned; then throws the first rank's exception, if any threw.
 template <class Function>
 void run_ranks(int ranks, const Function& function) {

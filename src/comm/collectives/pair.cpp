@@ -9,8 +9,8 @@ namespace ration {
 namespace {
 
 // Parts of a send's messages; a collective's are 0 and 1.
-constexpr unsigned kPostingPart = 2;
-constexpr unsigned kDataPart = 3;
+constexpr unsigned kPairPosting = 2;
+constexpr unsigned kPairData = 3;
 
 Pair* near_pair(const Waiter& waiter, int sender, int receiver) {
   const int peer = sender == waiter.rank() ? receiver : sender;
@@ -70,7 +70,7 @@ bool PairTask::send(bool may_block) {
 
 void PairTask::hand_over() {
   const std::size_t bytes = operation_.count * size_of(operation_.type);
-  auto exchange = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kDataPart));
+  auto exchange = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kPairData));
   if (pair_) {
     Posting& posting = sent().posting;
     posting.set(operation_);
@@ -81,7 +81,7 @@ void PairTask::hand_over() {
   } else {
     auto posting = std::make_shared<Posting>();
     posting->set(operation_);
-    exchange->send_owned(operation_.peer, group().message_tag(number_, kPostingPart), posting,
+    exchange->send_owned(operation_.peer, group().message_tag(number_, kPairPosting), posting,
                          sizeof *posting);
   }
   exchange->send(operation_.peer, operation_.send, bytes);
@@ -96,7 +96,7 @@ bool PairTask::receive(bool may_block) {
       received().post(number_);
     } else {
       posting_ = std::make_unique<Posting>();
-      exchange_ = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kPostingPart));
+      exchange_ = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kPairPosting));
       exchange_->receive(operation_.peer, posting_.get(), sizeof *posting_);
     }
     phase_ = Phase::match;
@@ -121,7 +121,7 @@ bool PairTask::match(bool may_block) {
     work::copy(operation_.recv, group().find(sent().posting.source), bytes);
     return true;
   }
-  exchange_ = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kDataPart));
+  exchange_ = std::make_unique<Exchange>(waiter_, group().message_tag(number_, kPairData));
   exchange_->receive(operation_.peer, operation_.recv, bytes);
   return true;
 }

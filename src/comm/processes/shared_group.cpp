@@ -15,7 +15,7 @@
 namespace ration {
 namespace {
 
-std::size_t z(int i) {
+std::size_t index_of(int i) {
   return static_cast<std::size_t>(i);
 }
 
@@ -85,7 +85,8 @@ bool SharedGroup::open_arena(const Seat& seat, Control& control) {
   char opened = 1;
   if (!leads) {
     Arena::Address address;
-    std::memcpy(&address, result.data() + z(seat.near.front()) * sizeof address, sizeof address);
+    std::memcpy(&address, result.data() + index_of(seat.near.front()) * sizeof address,
+                sizeof address);
     try {
       arena = Arena::open(address, reserved);
     } catch (const Error& error) {
@@ -100,7 +101,7 @@ bool SharedGroup::open_arena(const Seat& seat, Control& control) {
   }
   control.fold("memory", Bytes(1, std::byte(opened)), concatenate, result, "shared memory");
   const bool all = std::all_of(seat.near.begin(), seat.near.end(),
-                               [&](int rank) { return result.at(z(rank)) == std::byte{1}; });
+                               [&](int rank) { return result.at(index_of(rank)) == std::byte{1}; });
   if (all && arena) arenas_.push_back(std::move(arena));
   return all && seat.near.size() > 1;
 }
@@ -111,8 +112,8 @@ void SharedGroup::use_arena(const std::vector<int>& near, int rank) {
   auto* members = reinterpret_cast<Member*>(arenas_.back()->reserved());
   std::vector<Member*> by_rank(names().size());
   for (std::size_t i = 0; i < near.size(); ++i) {
-    near_index_[z(near[i])] = i;
-    by_rank[z(near[i])] = &members[i];
+    near_index_[index_of(near[i])] = i;
+    by_rank[index_of(near[i])] = &members[i];
     if (near[i] == rank) new (&members[i]) Member(true);
   }
   set_members(std::move(by_rank));
@@ -121,14 +122,14 @@ void SharedGroup::use_arena(const std::vector<int>& near, int rank) {
 void SharedGroup::use_own_slots(int rank) {
   alone_ = std::make_unique<Member>(false);
   std::vector<Member*> by_rank(names().size());
-  by_rank[z(rank)] = alone_.get();
+  by_rank[index_of(rank)] = alone_.get();
   set_members(std::move(by_rank));
 }
 
 Pair& SharedGroup::pair(int sender, int receiver) {
   const std::size_t count = near().size();
   auto* pairs = reinterpret_cast<Pair*>(arenas_.back()->reserved() + count * sizeof(Member));
-  return pairs[near_index_[z(sender)] * count + near_index_[z(receiver)]];
+  return pairs[near_index_[index_of(sender)] * count + near_index_[index_of(receiver)]];
 }
 
 Place SharedGroup::place(const void* data, std::size_t bytes) const {
