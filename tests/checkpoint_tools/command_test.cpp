@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 
+#include <malloc.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/foreign.hpp"
 #include "job/command.hpp"
 #include "made.hpp"
 
@@ -46,6 +48,35 @@ TEST(CheckpointCommands, MergeWritesAFile) {
       ration({"merge", made.root.path(), "-o", made.root / "view.h5", "--view", "--step", "7"});
   EXPECT_EQ(view.exit_code, 0);
   EXPECT_THAT(view.err, testing::HasSubstr("keep "));
+}
+
+// What is merged is larger than what it may take, in one tensor and in all.
+TEST(CheckpointCommands, MergeAModelLargerThanItsMemory) {
+  constexpr std::size_t kMost = std::size_t{128} << 20;
+  constexpr std::int64_t kRows = 5000;
+  constexpr std::int64_t kColumns = 9001;
+  ck::OptimizerEntry optimizer = made_optimizer();
+  optimizer.units = {{.name = "wide",
+                      .flats = {flat_of(DType::f32, true, {{"parameter"}, {"exp_avg"}},
+                                        {{.name = "w", .shape = {kRows, kColumns}},
+                                         {.name = "b", .shape = {3}}})}}};
+  const Made made(3, made_manifest({optimizer}));
+  malloc_trim(0);  // what the test itself holds counts for the command's start
+  for (const char* name : {"model.h5", "model.safetensors"}) {
+    SCOPED_TRACE(name);
+    const std::string output = made.root / name;
+    const Outcome outcome = ration({"merge", made.root.path(), "-o", output, "--what", "all"});
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_GT(std::filesystem::file_size(output), 2 * kRows * kColumns * sizeof(float));
+    EXPECT_GT(outcome.peak_memory, 0U);
+    EXPECT_LE(outcome.peak_memory, kMost);
+    const auto file = ck::open_foreign(output);
+    const int place = file->find("w");
+    ASSERT_GE(place, 0);
+    std::vector<std::byte> last(kColumns * sizeof(float));
+    file->read(static_cast<std::size_t>(place), (kRows - 1) * kColumns, kColumns, last.data());
+    EXPECT_EQ(last, values_at(DType::f32, 0, 0, (kRows - 1) * kColumns, kColumns));
+  }
 }
 
 TEST(CheckpointCommands, BadUsageIsTwo) {

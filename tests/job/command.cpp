@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,7 +68,9 @@ Outcome run_command(const std::vector<std::string>& arguments,
     }
   }
   int status = 0;
-  waitpid(child, &status, 0);
+  rusage usage = {};
+  wait4(child, &status, 0, &usage);
+  outcome.peak_memory = static_cast<std::size_t>(usage.ru_maxrss) * 1024;
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
 }

@@ -13,6 +13,7 @@ struct Outcome {
   int exit_code = -1;  ///< 128 + signal where one ended it
   std::string out;
   std::string err;
+  std::size_t peak_memory = 0;  ///< resident bytes; at least those of the test itself at the start
 
   /// The last line of `out`.
   [[nodiscard]] std::string last_line() const;

@@ -1,5 +1,6 @@
 // `ration bench step --overhead`: what a stage-3 step's gathers and reduces cost beside the same
-// compute with no communication at all.
+// compute with no communication at all. `--diagnostics`: the same step beside itself with the
+// checks and the record of operations that processes always have.
 //
 // A unit's forward and backward are loops of arithmetic on a register, calibrated to the asked time
 // on one core; the backward also writes the unit's gradient. The bare run does just that, every
@@ -10,7 +11,9 @@
 
 #include <algorithm>
 #include <barrier>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,6 +21,7 @@
 
 #include <ration/ration.hpp>
 
+#include "comm/decorators/decorators.hpp"
 #include "comm/threads/threads.hpp"
 #include "commands.hpp"
 #include "core/log.hpp"
@@ -28,6 +32,7 @@ namespace {
 
 struct Options {
   bool overhead = false;
+  bool diagnostics = false;
   std::vector<int> ranks{4, 8};
   int units = 16;
   std::int64_t elements = 16 * 1024;
@@ -38,9 +43,9 @@ struct Options {
 
 struct Result {
   int ranks = 0;
-  double bare_seconds = 0;
-  double sharded_seconds = 0;
-  double ratio = 0;
+  double beside_seconds = 0;
+  double seconds = 0;
+  double ratio = 0;  ///< of what was measured to what is beside it, the median of rounds
 };
 
 double seconds_since(Clock::time_point start) {
@@ -133,17 +138,34 @@ class Rank {
   float sink_ = 0.5F;
 };
 
+Result summary(int ranks, const std::vector<double>& beside, const std::vector<double>& measured) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < beside.size(); ++i) ratios.push_back(measured[i] / beside[i]);
+  return {.ranks = ranks,
+          .beside_seconds = median(beside),
+          .seconds = median(measured),
+          .ratio = median(ratios)};
+}
+
 Result measure(int ranks, const Options& options) {
   const std::int64_t iterations = calibrate(options.milliseconds);
   const auto communicators = make_threads(ranks);
-  std::vector<double> bare(static_cast<std::size_t>(options.rounds));
-  std::vector<double> sharded(bare.size());
+  const auto others = make_threads(ranks);
+  std::vector<double> beside(static_cast<std::size_t>(options.rounds));
+  std::vector<double> measured(beside.size());
   std::barrier meeting(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       log::set_thread_rank(rank);
-      Rank self(ProcessGroup(communicators[static_cast<std::size_t>(rank)]), options, iterations);
+      const auto at = static_cast<std::size_t>(rank);
+      const ProcessGroup group(communicators[at]);
+      Rank plain(group, options, iterations);
+      std::optional<Rank> diagnosed;
+      if (options.diagnostics) {
+        const auto communicator = make_checked(make_recording(others[at]).communicator);
+        diagnosed.emplace(ProcessGroup(communicator), options, iterations);
+      }
       constexpr int kWarmUp = 3;
       for (int round = -kWarmUp; round < options.rounds; ++round) {
         const auto timed = [&](auto&& work, std::vector<double>& into) {
@@ -153,41 +175,51 @@ Result measure(int ranks, const Options& options) {
           meeting.arrive_and_wait();
           if (rank == 0 && round >= 0) into[static_cast<std::size_t>(round)] = seconds_since(start);
         };
-        timed([&] { self.bare(); }, bare);
-        timed([&] { self.sharded(); }, sharded);
-        self.update();
+        const auto step = [&](Rank& one, std::vector<double>& into) {
+          timed([&] { one.sharded(); }, into);
+          one.update();
+        };
+        if (options.overhead) {
+          timed([&] { plain.bare(); }, beside);
+          step(plain, measured);
+        } else if (round % 2 == 0) {  // who comes second finds warmer caches
+          step(plain, beside);
+          step(*diagnosed, measured);
+        } else {
+          step(*diagnosed, measured);
+          step(plain, beside);
+        }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < bare.size(); ++i) ratios.push_back(sharded[i] / bare[i]);
-  return {.ranks = ranks,
-          .bare_seconds = median(bare),
-          .sharded_seconds = median(sharded),
-          .ratio = median(ratios)};
+  return summary(ranks, beside, measured);
 }
 
 void run(const Options& options) {
-  if (!options.overhead) throw InvalidArgument("bench step: say what to measure: --overhead");
+  if (options.overhead == options.diagnostics)
+    throw InvalidArgument("bench step: say what to measure: --overhead or --diagnostics");
+  const auto [beside, measured] =
+      options.overhead ? std::pair("compute", "sharded") : std::pair("plain", "diagnosed");
   nlohmann::json rows = nlohmann::json::array();
   if (!options.json) {
     fmt::print(
         "stage 3, {} units of {} f32 elements, {} ms of compute per unit and pass, {} rounds; "
         "medians\n",
         options.units, options.elements, options.milliseconds, options.rounds);
-    fmt::print("{:>6}{:>14}{:>14}{:>10}\n", "ranks", "compute ms", "sharded ms", "ratio");
+    fmt::print("{:>6}{:>14}{:>14}{:>10}\n", "ranks", fmt::format("{} ms", beside),
+               fmt::format("{} ms", measured), "ratio");
   }
   for (const int ranks : options.ranks) {
     const Result r = measure(ranks, options);
     if (options.json) {
       rows.push_back({{"ranks", r.ranks},
-                      {"compute_seconds", r.bare_seconds},
-                      {"sharded_seconds", r.sharded_seconds},
+                      {fmt::format("{}_seconds", beside), r.beside_seconds},
+                      {fmt::format("{}_seconds", measured), r.seconds},
                       {"ratio", r.ratio}});
     } else {
-      fmt::print("{:>6}{:>14.3f}{:>14.3f}{:>10.3f}\n", r.ranks, r.bare_seconds * 1e3,
-                 r.sharded_seconds * 1e3, r.ratio);
+      fmt::print("{:>6}{:>14.3f}{:>14.3f}{:>10.4f}\n", r.ranks, r.beside_seconds * 1e3,
+                 r.seconds * 1e3, r.ratio);
     }
   }
   if (options.json)
@@ -206,6 +238,9 @@ void add_bench_step(CLI::App& bench, int& /*exit_code*/) {
   auto options = std::make_shared<Options>();
   command->add_flag("--overhead", options->overhead,
                     "Stage 3's gathers and reduces beside the same compute without any");
+  command->add_flag(
+      "--diagnostics", options->diagnostics,
+      "The step with checks and record, as processes have them, beside itself without");
   command->add_option("--ranks", options->ranks, "Thread ranks")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
