@@ -29,6 +29,9 @@ function(ration_unity target what)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-restrict) # false alarms of g++ 12 about std::string where much is inlined
+  endif()
 endfunction()
 
 # For what calls gloo and MPI itself, where they are built in.
