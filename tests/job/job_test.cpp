@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command.hpp"
+#include "support/folder.hpp"
 
 namespace ration::test {
 namespace {
@@ -28,23 +29,9 @@ std::string steps() {
   return value ? value : "10";
 }
 
-// A folder of this test's own, gone afterwards.
-class Folder {
- public:
-  Folder() {
-    path_ = fs::temp_directory_path() / ("ration-job-" + std::to_string(getpid()));
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
-
 nlohmann::json report_of(const std::string& flags) {
   const Folder folder;
-  const std::string path = folder.file("report.json");
+  const std::string path = folder / "report.json";
   const Outcome outcome = chargpt(flags + " --quiet --report " + path);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   std::ifstream file(path);
@@ -140,7 +127,7 @@ TEST(Job, StopsOnSigtermWithADigest) {
 
 TEST(Job, WritesATraceOfEveryRank) {
   const Folder folder;
-  const std::string path = folder.file("trace.json");
+  const std::string path = folder / "trace.json";
   ASSERT_EQ(chargpt("--ranks 3 --batch 12 --steps 2 --quiet --trace " + path).exit_code, 0);
   std::ifstream file(path);
   const auto trace = nlohmann::json::parse(file);
