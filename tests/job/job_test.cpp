@@ -16,8 +16,6 @@
 namespace ration::test {
 namespace {
 
-namespace fs = std::filesystem;
-
 Outcome chargpt(const std::string& flags, const std::function<void(pid_t)>& while_running = {}) {
   std::vector<std::string> arguments = {RATION_CHARGPT};
   for (const std::string& word : words(flags)) arguments.push_back(word);
