@@ -82,7 +82,9 @@ void check(Options& options) {
 Options parse_options(int argc, const char* const* argv) {
   Options options;
   ration::Config& config = options.config;
-  std::string schedule = "cosine", dtype = "f32", master = "fp32", moments = "f32", accumulation;
+  std::string schedule = "cosine", dtype = "f32", master = "fp32", moments = "f32", accumulation,
+              offload = "none";
+  int resident_mb = 0;
   std::optional<double> learning_rate;
 
   CLI::App app("Trains a character-level GPT on text, its model state sharded by Ration.");
@@ -134,6 +136,12 @@ Options parse_options(int argc, const char* const* argv) {
                "Save on a thread beside the training (but for the last)");
   app.add_option("--resume", options.resume,
                  "Folder to go on from; auto: that of --save, if there is a checkpoint");
+  app.add_option("--offload", offload, "Where masters and moments rest: none, host or disk")
+      ->check(one_of({"none", "host", "disk"}));
+  app.add_option("--offload-dir", config.offload.directories,
+                 "Folders for swap files (default: the one for temporary files)");
+  app.add_option("--resident-mb", resident_mb, "Memory for tiles of state that stay, MiB")
+      ->check(whole(0));
   app.add_option("--report", options.report, "JSON file to write at the end");
   app.add_option("--trace", options.trace, "Timeline to write at the end, for Perfetto");
   app.add_flag("--quiet", options.quiet, "Print the digest only");
@@ -145,6 +153,12 @@ Options parse_options(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(2, error.what());
   }
+  if (offload != "none") {
+    config.offload.optimizer_state = offload == "disk" ? ration::Tier::disk : ration::Tier::host;
+  }
+  config.offload.resident_bytes = static_cast<std::uint64_t>(resident_mb) << 20;
+  if (config.offload.directories.empty())
+    config.offload.directories = {std::filesystem::temp_directory_path().string()};
   config.precision.parameter = dtype == "bf16" ? ration::DType::bf16 : ration::DType::f32;
   config.precision.master = master == "split" ? ration::Master::split : ration::Master::fp32;
   config.precision.moments = moments == "bf16" ? ration::DType::bf16 : ration::DType::f32;

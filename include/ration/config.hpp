@@ -1,10 +1,12 @@
 #pragma once
-// What an optimizer is told at construction. Compared across ranks, but for `overlap` and
-// `tile_elements`, which change no bit.
+// What an optimizer is told at construction. Compared across ranks, but for `overlap`,
+// `tile_elements` and the folders and sizes of `offload`, which change no bit.
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <ration/dtype.hpp>
 
@@ -50,6 +52,21 @@ struct LossScale {
   static LossScale dynamic_fp16() { return {.initial = 65536.0, .dynamic = true}; }
 };
 
+/// Where a part of the model state rests between its uses. Host memory is the device's where the
+/// device is a CPU.
+enum class Tier : std::uint8_t { device, host, disk };
+
+/// What is kept elsewhere than on the device; the same bits wherever it is.
+struct Offload {
+  /// Masters and moments. On disk they pass through memory in tiles at each step.
+  Tier optimizer_state = Tier::device;
+  /// Folders of swap files, one file a rank in each; state is striped over them. The files have no
+  /// names: nothing stays behind, and jobs may share a folder.
+  std::vector<std::string> directories = {};
+  /// Memory for tiles that stay, beyond the few that are on their way.
+  std::uint64_t resident_bytes = 0;
+};
+
 struct Config {
   /// 0 replicated (DDP), 1 optimizer state, 2 and gradients, 3 and parameters sharded (Rajbhandari
   /// et al. 2020, ZeRO).
@@ -74,9 +91,10 @@ struct Config {
   /// Plans the memory for saves beside the training (SaveOptions::asynchronous): a copy of what
   /// this rank saves.
   bool asynchronous_save = false;
-  /// Elements the update visits at a time (rounded up to 1,024); 0: a flat at a time. The same
-  /// bits.
+  /// Elements the update visits at a time (rounded up to 1,024); 0: a flat at a time, on disk half
+  /// a million. The same bits.
   std::size_t tile_elements = 0;
+  Offload offload = {};
 };
 
 }  // namespace ration

@@ -36,8 +36,10 @@ using Inventory = std::vector<InventoryEntry>;
 struct MemoryReport {
   std::array<std::uint64_t, kMemoryKinds> planned{};
   std::array<std::uint64_t, kMemoryKinds> allocated{};
+  std::uint64_t disk = 0;  ///< bytes in swap files
 
-  /// A table of two columns and a total, in KiB or MiB, ready to print.
+  /// A table of two columns and a total, in KiB or MiB, ready to print; below it
+  /// what is on disk.
   [[nodiscard]] std::string table() const;
 };
 

@@ -20,7 +20,7 @@ constexpr Backend kBackends[] = {
     {"mpi", RATION_MPI_BUILT},
     {"nccl", kAbsent},
     {"cuda", kAbsent},
-    {"io_uring", kAbsent},
+    {"io_uring", RATION_URING_BUILT},
 };
 
 }  // namespace

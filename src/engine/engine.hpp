@@ -56,7 +56,8 @@ class Engine {
   void set_rule(int group, Rule rule);
   void set_learning_rate(int group, double value);
   void set_trainable(const Parameter& parameter, bool trainable);
-  [[nodiscard]] Inventory inventory() const;
+  [[nodiscard]] StatePlan plan() const;
+  [[nodiscard]] Inventory inventory() const { return plan().inventory; }
 
   // setup.cpp
   void initialize(const Initializer& initializer);
@@ -112,7 +113,8 @@ class Engine {
   /// A piece of a parameter that this rank updates; pointers do not change until relayout.
   struct Visit {
     int parameter = 0;
-    update::Run run;
+    update::Run run;  ///< without master and state where these rest on disk
+    StatePlace place;
   };
   class Part;
   /// What a save has written, to know it again.
@@ -142,6 +144,7 @@ class Engine {
 
   void agree();
   void set_up();
+  void open_tiles();
   void fill(const Initializer& initializer, const std::function<bool(int parameter)>& which);
   void start_state(const Visit& visit);
   void publish_all();
@@ -149,6 +152,7 @@ class Engine {
                   const std::vector<std::vector<Visit>>& visits);
   void carry_over(const ParameterInfo& before, const Visit& visit, std::string_view kind,
                   const float* values);
+  void store(const Visit& visit, const float* values);
   void lay_out_anew(const Initializer& initializer);
   [[nodiscard]] std::vector<std::vector<Visit>> visits(const Layout& layout,
                                                        const State& state) const;
@@ -172,6 +176,10 @@ class Engine {
                                 const std::optional<double>& clip_norm) const;
   StepReport finish(const HeaderResult& agreed, const Decision& decision);
   void update(const HeaderResult& agreed, float factor);
+  void update_in_memory(const HeaderResult& agreed, float factor);
+  void update_on_disk(const HeaderResult& agreed, float factor);
+  void update_run(const Visit& visit, update::Run run, float factor);
+  [[nodiscard]] bool is_updated(const Visit& visit, const HeaderResult& agreed) const;
   void adopt_orders(const HeaderResult& agreed);
   void back_off_or_grow(const HeaderResult& agreed, const Decision& decision);
   void end_step();

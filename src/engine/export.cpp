@@ -113,14 +113,19 @@ std::vector<float> Engine::whole_values(const Layout& layout, const State& state
     if (kind == "parameter" || !flat.trainable) {
       arithmetic().cast(visit.run.weight, visit.run.weight_type, to, DType::f32, visit.run.count);
     } else if (kind == "master") {
-      update::load_weights(visit.run, to);
+      state.with_state(
+          visit.place, visit.run, offload::TileStore::Use::read,
+          [&](const update::Run& run, std::size_t at) { update::load_weights(run, to + at); });
     } else {
       const auto names = update::state_names(c_.groups[parameter.group]);
       const auto name = std::find(names.begin(), names.end(), kind);
       if (name == names.end()) continue;
       const auto index = static_cast<std::size_t>(name - names.begin());
-      arithmetic().cast(visit.run.state[index], visit.run.state_type, to, DType::f32,
-                        visit.run.count);
+      state.with_state(visit.place, visit.run, offload::TileStore::Use::read,
+                       [&](const update::Run& run, std::size_t at) {
+                         arithmetic().cast(run.state[index], run.state_type, to + at, DType::f32,
+                                           run.count);
+                       });
     }
   }
   if (arrays.owned_count == layout.padded(flat)) return values;
@@ -161,7 +166,9 @@ std::int64_t Engine::step_count(const Parameter& parameter) const {
 
 MemoryReport Engine::memory() const {
   MemoryReport report;
-  for (const InventoryEntry& entry : inventory())
+  const StatePlan plan = this->plan();
+  report.disk = plan.tiles.disk_bytes;
+  for (const InventoryEntry& entry : plan.inventory)
     report.planned[static_cast<std::size_t>(entry.kind)] += entry.bytes;
   if (c_.state) {
     for (std::size_t kind = 0; kind < kMemoryKinds; ++kind)

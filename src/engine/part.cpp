@@ -10,6 +10,7 @@ namespace ration::detail {
 using checkpoint::FlatEntry;
 using checkpoint::KindEntry;
 using checkpoint::Slice;
+using Use = offload::TileStore::Use;
 
 Engine::Part::Part(Engine& engine, std::string name) : engine_(engine) {
   const Layout& layout = engine.c_.layout;
@@ -110,22 +111,31 @@ void Engine::Part::read(int flat, int kind, std::int64_t first, std::int64_t cou
         std::min(first + count, begins(*visit) + static_cast<std::int64_t>(visit->run.count));
     zero_up_to(begin);
     filled = end;
-    const update::Run run =
-        update::part(visit->run, static_cast<std::size_t>(begin - begins(*visit)),
-                     static_cast<std::size_t>(end - begin));
+    const auto in_run = static_cast<std::size_t>(begin - begins(*visit));
+    const auto n = static_cast<std::size_t>(end - begin);
     std::byte* place = to + (begin - first) * element;
     const auto bytes = static_cast<std::size_t>((end - begin) * element);
     if (array.name == "parameter") {
-      std::memcpy(place, run.weight, bytes);
+      std::memcpy(place, update::part(visit->run, in_run, n).weight, bytes);
     } else if (array.name == "master") {
-      update::load_weights(run, reinterpret_cast<float*>(place));
+      engine_.c_.state->with_state(visit->place, visit->run, in_run, n, Use::read,
+                                   [&](const update::Run& run, std::size_t at) {
+                                     update::load_weights(
+                                         run, reinterpret_cast<float*>(place) + (at - in_run));
+                                   });
     } else {
       const auto names = update::state_names(rule_of(*visit));
       const auto state = std::find(names.begin(), names.end(), array.name);
       if (state == names.end()) {
         std::memset(place, 0, bytes);
       } else {
-        std::memcpy(place, run.state[static_cast<std::size_t>(state - names.begin())], bytes);
+        const auto k = static_cast<std::size_t>(state - names.begin());
+        const std::size_t size = size_of(array.dtype);
+        engine_.c_.state->with_state(visit->place, visit->run, in_run, n, Use::read,
+                                     [&](const update::Run& run, std::size_t at) {
+                                       std::memcpy(place + (at - in_run) * size, run.state[k],
+                                                   run.count * size);
+                                     });
       }
     }
   }
@@ -155,26 +165,34 @@ void Engine::Part::write(std::size_t piece, int state, std::int64_t first, std::
   const auto element = static_cast<std::int64_t>(size_of(type));
   for (std::int64_t done = 0; done < count; done += std::min(kScratch, count - done)) {
     const auto n = static_cast<std::size_t>(std::min(kScratch, count - done));
-    const update::Run run = update::part(visit.run, static_cast<std::size_t>(first + done), n);
     const std::byte* source = from + done * element;
-    void* target = state >= 0 ? run.state[static_cast<std::size_t>(state)] : run.weight;
-    const DType target_type = state >= 0 ? run.state_type : run.weight_type;
-    if ((state >= 0 || !trainable) && type == target_type) {
-      std::memcpy(target, source, n * size_of(type));
-      continue;
-    }
+    const DType target_type = state >= 0 ? visit.run.state_type : visit.run.weight_type;
+    const bool same = (state >= 0 || !trainable) && type == target_type;
     const float* values = reinterpret_cast<const float*>(source);
     const bool aligned = reinterpret_cast<std::uintptr_t>(source) % alignof(float) == 0;
-    if (type != DType::f32) {
+    if (!same && type != DType::f32) {
       arithmetic().cast(source, type, scratch, DType::f32, n);
-    } else if (!aligned) {
+      values = scratch;
+    } else if (!same && !aligned) {
       std::memcpy(scratch, source, n * sizeof(float));
+      values = scratch;
     }
-    if (type != DType::f32 || !aligned) values = scratch;
-    if (state < 0 && trainable) {
-      update::store_weights(run, values);
+    const auto begin = static_cast<std::size_t>(first + done);
+    const auto put = [&](const update::Run& run, std::size_t at) {
+      const std::size_t skipped = at - begin;
+      void* target = state >= 0 ? run.state[static_cast<std::size_t>(state)] : run.weight;
+      if (same) {
+        std::memcpy(target, source + skipped * size_of(type), run.count * size_of(type));
+      } else if (state < 0 && trainable) {
+        update::store_weights(run, values + skipped);
+      } else {
+        arithmetic().cast(values + skipped, DType::f32, target, target_type, run.count);
+      }
+    };
+    if (trainable) {
+      engine_.c_.state->with_state(visit.place, visit.run, begin, n, Use::update, put);
     } else {
-      arithmetic().cast(values, DType::f32, target, target_type, n);
+      put(update::part(visit.run, begin, n), begin);
     }
   }
 }

@@ -257,12 +257,12 @@ void Engine::set_trainable(const Parameter& parameter, bool trainable) {
   c_.masked[p] = registered_.parameters[p].trainable && !trainable;
 }
 
-Inventory Engine::inventory() const {
-  if (c_.state) return c_.state->plan().inventory;
+StatePlan Engine::plan() const {
+  if (c_.state) return c_.state->plan();
   Layout layout = registered_;
   layout.world = c_.world();
   lay_out(layout);
-  return plan_state(layout, c_.config, c_.groups, c_.unit_memory).inventory;
+  return plan_state(layout, c_.config, c_.groups, c_.unit_memory);
 }
 
 int Engine::own(const Parameter& parameter) const {

@@ -11,6 +11,7 @@
 
 #include <ration/error.hpp>
 
+#include "checkpoint/agreement.hpp"
 #include "core/log.hpp"
 #include "core/record.hpp"
 #include "device/host/arithmetic.hpp"
@@ -20,6 +21,8 @@
 
 namespace ration::detail {
 namespace {
+
+using Use = offload::TileStore::Use;
 
 constexpr std::int64_t kFillElements = 64 * 1024;
 
@@ -50,6 +53,8 @@ void validate(const Config& c) {
            fmt::format("fp32 for {} parameters (a split master is a bf16 weight and its residue)",
                        name_of(p.parameter)));
   }
+  if (c.offload.optimizer_state == Tier::disk && c.offload.directories.empty())
+    refuse("offload.directories", "empty", "one folder at least for state on disk");
   const LossScale& s = c.loss_scale;
   const auto finite = [&](std::string_view what, double value, double least, double most) {
     if (!(value >= least && value <= most))
@@ -72,14 +77,15 @@ std::string describe(const Config& c, const std::vector<Rule>& groups) {
   std::string text = fmt::format(
       "stage {}; parameter {}; gradient {}; reduce {}; master {}; moments {}; micro_steps {}; "
       "accumulation {}; loss_scale {}{}; prefetch {}; buckets {}; replicas {}; "
-      "asynchronous_save {}",
+      "asynchronous_save {}; offload.optimizer_state {}",
       c.stage, name_of(p.parameter), text_of(p.gradient), text_of(p.reduce),
       p.master == Master::split ? "split" : "fp32", name_of(p.moments), c.micro_steps,
       accumulation_of(c) == Accumulation::local ? "local" : "sharded", s.initial,
       s.dynamic ? fmt::format(" dynamic (growth {}, backoff {}, interval {}, {} to {})", s.growth,
                               s.backoff, s.growth_interval, s.minimum, s.maximum)
                 : std::string(),
-      c.prefetch, c.buckets, c.replicas, c.asynchronous_save);
+      c.prefetch, c.buckets, c.replicas, c.asynchronous_save,
+      c.offload.optimizer_state == Tier::disk ? "disk" : "memory");
   for (const Rule& rule : groups) {
     text += fmt::format("; group {} with state [{}]", update::name_of(rule),
                         fmt::join(update::state_names(rule), ", "));
@@ -207,7 +213,8 @@ void Engine::set_up() {
   c_.reduce_stream = c_.reduce->make_stream("reduce", tasks);
   c_.state = std::make_unique<State>(c_.layout,
                                      plan_state(c_.layout, c_.config, c_.groups, c_.unit_memory),
-                                     c_.config.stage, *c_.gather);
+                                     c_.config, *c_.gather);
+  if (c_.state->in_tiles()) open_tiles();
   gatherer_.prepare();
   reducer_.prepare();
   visits_ = visits(c_.layout, *c_.state);
@@ -216,6 +223,12 @@ void Engine::set_up() {
   log::debug("kernels for {}, communicator \"{}\"", arithmetic().name, c_.gather->backend());
   for (const InventoryEntry& entry : c_.state->plan().inventory)
     log::debug("{}: {} bytes for {}", entry.name, entry.bytes, name_of(entry.kind));
+}
+
+// A folder may fail one rank alone: all throw the same.
+void Engine::open_tiles() {
+  const auto failed = checkpoint::failure_of([&] { c_.state->open_tiles(); });
+  checkpoint::agree(c_.gather->control(), "opening of swap files", failed);
 }
 
 std::vector<std::vector<Engine::Visit>> Engine::visits(const Layout& layout,
@@ -231,6 +244,7 @@ std::vector<std::vector<Engine::Visit>> Engine::visits(const Layout& layout,
       visit.parameter = piece.parameter;
       visit.run = state.run(layout, piece, c_.groups[parameter.group], c_.config.precision.moments,
                             static_cast<std::byte*>(c_.trainer_data[piece.parameter]));
+      visit.place = state.place(layout, piece, c_.groups[parameter.group]);
       visit.run.key = hash_of(parameter.name.data(), parameter.name.size());
     }
   }
@@ -253,7 +267,11 @@ void Engine::fill(const Initializer& initializer, const std::function<bool(int p
                      .first_element = run.first_element,
                      .values = std::span(values).first(n)});
         if (trainable) {
-          update::store_weights(run, values.data());
+          c_.state->with_state(visit.place, visit.run, static_cast<std::size_t>(first), n,
+                               Use::update, [&](const update::Run& piece, std::size_t at) {
+                                 update::store_weights(
+                                     piece, values.data() + (at - static_cast<std::size_t>(first)));
+                               });
         } else {
           arithmetic().cast(values.data(), DType::f32, run.weight, run.weight_type, n);
         }
@@ -270,9 +288,11 @@ void Engine::start_state(const Visit& visit) {
     const std::vector<float> values(
         std::min(visit.run.count, static_cast<std::size_t>(kFillElements)), start);
     for (std::size_t first = 0; first < visit.run.count; first += values.size()) {
-      const update::Run run =
-          update::part(visit.run, first, std::min(values.size(), visit.run.count - first));
-      arithmetic().cast(values.data(), DType::f32, run.state[k], run.state_type, run.count);
+      const std::size_t n = std::min(values.size(), visit.run.count - first);
+      c_.state->with_state(
+          visit.place, visit.run, first, n, Use::update, [&](const update::Run& run, std::size_t) {
+            arithmetic().cast(values.data(), DType::f32, run.state[k], run.state_type, run.count);
+          });
     }
   }
 }
@@ -414,6 +434,12 @@ void Engine::carry_over(const Layout& old_layout, State& old_state,
   }
 }
 
+void Engine::store(const Visit& visit, const float* values) {
+  c_.state->with_state(
+      visit.place, visit.run, Use::update,
+      [&](const update::Run& run, std::size_t at) { update::store_weights(run, values + at); });
+}
+
 void Engine::carry_over(const ParameterInfo& before, const Visit& visit, std::string_view kind,
                         const float* values) {
   const bool trainable = c_.parameter(visit.parameter).trainable;
@@ -422,22 +448,24 @@ void Engine::carry_over(const ParameterInfo& before, const Visit& visit, std::st
       arithmetic().cast(values, DType::f32, visit.run.weight, visit.run.weight_type,
                         visit.run.count);
     } else if (!before.trainable) {
-      update::store_weights(visit.run, values);
+      store(visit, values);
       start_state(visit);
     }
     return;
   }
   if (!trainable) return;
   if (kind == "master") {
-    update::store_weights(visit.run, values);
+    store(visit, values);
     return;
   }
   const auto names = update::state_names(c_.groups[before.group]);
   const auto name = std::find(names.begin(), names.end(), kind);
   if (name == names.end()) return;
-  auto* state =
-      static_cast<std::byte*>(visit.run.state[static_cast<std::size_t>(name - names.begin())]);
-  arithmetic().cast(values, DType::f32, state, visit.run.state_type, visit.run.count);
+  const auto k = static_cast<std::size_t>(name - names.begin());
+  c_.state->with_state(
+      visit.place, visit.run, Use::update, [&](const update::Run& run, std::size_t at) {
+        arithmetic().cast(values + at, DType::f32, run.state[k], run.state_type, run.count);
+      });
 }
 
 }  // namespace ration::detail

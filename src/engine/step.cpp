@@ -151,6 +151,26 @@ void Engine::update(const HeaderResult& agreed, float factor) {
   for (int p = 0; p < static_cast<int>(step_counts_.size()); ++p) {
     if (is_used(agreed.used, p) && !c_.masked[p]) ++step_counts_[p];
   }
+  if (c_.state->in_tiles()) {
+    update_on_disk(agreed, factor);
+  } else {
+    update_in_memory(agreed, factor);
+  }
+  if (!c_.config.overlap) gatherer_.settle();
+}
+
+// DDP's rule: what nobody used keeps its bits, its state and its step count.
+bool Engine::is_updated(const Visit& visit, const HeaderResult& agreed) const {
+  return is_used(agreed.used, visit.parameter) && !c_.masked[visit.parameter];
+}
+
+void Engine::update_run(const Visit& visit, update::Run run, float factor) {
+  run.factor = factor;
+  run.step = step_counts_[visit.parameter];
+  update::apply(c_.groups[c_.parameter(visit.parameter).group], run);
+}
+
+void Engine::update_in_memory(const HeaderResult& agreed, float factor) {
   const std::size_t tile =
       c_.config.tile_elements == 0 ? SIZE_MAX : (c_.config.tile_elements + 1023) / 1024 * 1024;
   for (int u = 0; u < static_cast<int>(c_.layout.units.size()); ++u) {
@@ -161,22 +181,59 @@ void Engine::update(const HeaderResult& agreed, float factor) {
         if (!c_.layout.flats[f].trainable) continue;
         touched = true;
         for (const Visit& visit : visits_[static_cast<std::size_t>(f)]) {
-          // DDP's rule: what nobody used keeps its bits, its state and its step count.
-          if (!is_used(agreed.used, visit.parameter) || c_.masked[visit.parameter]) continue;
+          if (!is_updated(visit, agreed)) continue;
           for (std::size_t first = 0; first < visit.run.count;
                first += std::min(tile, visit.run.count - first)) {
-            update::Run run =
-                update::part(visit.run, first, std::min(tile, visit.run.count - first));
-            run.factor = factor;
-            run.step = step_counts_[visit.parameter];
-            update::apply(c_.groups[c_.parameter(visit.parameter).group], run);
+            update_run(visit,
+                       update::part(visit.run, first, std::min(tile, visit.run.count - first)),
+                       factor);
           }
         }
       }
     }
     if (touched) gatherer_.publish(u);
   }
-  if (!c_.config.overlap) gatherer_.settle();
+}
+
+// Every rank walks its tiles in the same direction, and so finishes units in the same order.
+void Engine::update_on_disk(const HeaderResult& agreed, float factor) {
+  std::vector<std::int64_t> left(c_.layout.units.size(), 0);  // elements of each unit
+  std::vector<char> touched(c_.layout.units.size(), 0);
+  for (std::size_t f = 0; f < c_.layout.flats.size(); ++f) {
+    const FlatInfo& flat = c_.layout.flats[f];
+    if (!flat.trainable) continue;
+    left[flat.unit] += c_.state->arrays(static_cast<int>(f)).owned_count;
+    touched[flat.unit] = 1;
+  }
+  for (int u = 0; u < static_cast<int>(left.size()); ++u) {
+    if (touched[u] && left[u] == 0) gatherer_.publish(u);
+  }
+  try {
+    const trace::Span span("update", "tiles", "compute");
+    c_.state->walk_tiles([&](const TileSegment& segment, std::byte* arrays) {
+      const std::vector<Visit>& visits = visits_[static_cast<std::size_t>(segment.flat)];
+      const std::int64_t end = segment.first + segment.count;
+      auto visit = std::partition_point(visits.begin(), visits.end(), [&](const Visit& v) {
+        return v.place.first + static_cast<std::int64_t>(v.run.count) <= segment.first;
+      });
+      for (; visit != visits.end() && visit->place.first < end; ++visit) {
+        if (!is_updated(*visit, agreed)) continue;
+        const std::int64_t first = std::max(segment.first, visit->place.first);
+        const std::int64_t last =
+            std::min(end, visit->place.first + static_cast<std::int64_t>(visit->run.count));
+        update_run(*visit,
+                   c_.state->attached(visit->place, visit->run,
+                                      static_cast<std::size_t>(first - visit->place.first),
+                                      static_cast<std::size_t>(last - first), segment, arrays),
+                   factor);
+      }
+      const int unit = c_.layout.flats[segment.flat].unit;
+      if ((left[unit] -= segment.count) == 0) gatherer_.publish(unit);
+    });
+  } catch (const IoError& error) {
+    mark_broken(error.what());  // half of the state is a step ahead
+    throw;
+  }
 }
 
 void Engine::adopt_orders(const HeaderResult& agreed) {

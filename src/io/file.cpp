@@ -126,6 +126,15 @@ void File::resize(std::uint64_t size) const {
   if (result != 0) fail(path_, fmt::format("resizing it to {} bytes", size), errno);
 }
 
+void File::allocate(std::uint64_t size) const {
+  if (size == 0) return resize(0);
+  int error = 0;
+  do {
+    error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(size));
+  } while (error == EINTR);
+  if (error != 0) fail(path_, fmt::format("making room for {} bytes", size), error);
+}
+
 void File::synchronize() const {
   if (::fsync(descriptor_) != 0) fail(path_, "fsync", errno);
 }

@@ -36,10 +36,13 @@ class File {
   void read(std::uint64_t offset, std::span<std::byte> to) const;
   void write(std::uint64_t offset, std::span<const std::byte> from) const;
   void resize(std::uint64_t size) const;
+  /// Makes it `size` bytes long, with room on the disk for each. Throws where there is none.
+  void allocate(std::uint64_t size) const;
   void synchronize() const;  ///< fsync, once: a failed one is not tried again
   [[nodiscard]] std::uint64_t size() const;
   /// Whether transfers go around the page cache.
   [[nodiscard]] bool direct() const { return direct_; }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   /// Closes, and throws for an error that only shows there. Idempotent.

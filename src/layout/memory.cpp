@@ -46,6 +46,7 @@ std::string MemoryReport::table() const {
     row(name_of(static_cast<MemoryKind>(kind)), planned[kind], allocated[kind]);
   }
   row("total", all_planned, all_allocated);
+  if (disk > 0) row("on disk", disk, disk);
   return text;
 }
 

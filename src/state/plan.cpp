@@ -7,6 +7,7 @@
 #include <ration/error.hpp>
 
 #include "core/align.hpp"
+#include "offload/tile_store.hpp"
 
 namespace ration {
 
@@ -30,7 +31,23 @@ std::int64_t whole_bytes(const Layout& layout, int unit) {
   return bytes;
 }
 
+std::vector<std::size_t> tile_arrays(const FlatPlan& flat, DType moments) {
+  std::vector<std::size_t> elements;
+  if (flat.weight_kind == update::WeightKind::split) elements.push_back(2);
+  if (flat.weight_kind == update::WeightKind::fp32) elements.push_back(4);
+  elements.insert(elements.end(), flat.state_kinds.size(), size_of(moments));
+  return elements;
+}
+
+std::size_t tile_array_bytes(std::int64_t count, std::size_t element) {
+  return static_cast<std::size_t>(
+      round_up(static_cast<std::uint64_t>(count) * element, std::uint64_t{64}));
+}
+
 namespace {
+
+constexpr std::int64_t kTileElements = 512 * 1024;  // megabytes: a disk is at its speed from there
+constexpr std::size_t kTilesOnTheirWay = 4;
 
 class Planner {
  public:
@@ -48,6 +65,7 @@ class Planner {
       }
       if (config_.asynchronous_save) snapshot(f, flat);
     }
+    if (on_disk()) tiles();
     shared_buffers();
     return std::move(plan_);
   }
@@ -145,7 +163,8 @@ class Planner {
     if (info.dtype != DType::f32) {
       const bool split = config_.precision.master == Master::split && info.dtype == DType::bf16;
       flat.weight_kind = split ? update::WeightKind::split : update::WeightKind::fp32;
-      flat.master = entry(name + "/master", MemoryKind::optimizer_state, own, split ? 2 : 4);
+      if (!on_disk())
+        flat.master = entry(name + "/master", MemoryKind::optimizer_state, own, split ? 2 : 4);
     }
     for (const int p : info.parameters) {
       for (const std::string& kind : update::state_names(groups_[layout_.parameters[p].group])) {
@@ -161,10 +180,53 @@ class Planner {
           "possible; put the groups in units of their own",
           layout_.units[info.unit].name, flat.state_kinds.size(), update::kMaxStates));
     }
-    for (std::size_t k = 0; k < flat.state_kinds.size(); ++k) {
+    for (std::size_t k = 0; k < flat.state_kinds.size() && !on_disk(); ++k) {
       flat.state[k] = entry(fmt::format("{}/{}", name, flat.state_kinds[k]),
                             MemoryKind::optimizer_state, own, size_of(config_.precision.moments));
     }
+  }
+
+  [[nodiscard]] bool on_disk() const { return config_.offload.optimizer_state == Tier::disk; }
+
+  // Cuts the concatenation of the flats, so that small units make no small tiles.
+  void tiles() {
+    const auto wanted = static_cast<std::int64_t>(config_.tile_elements);
+    const std::int64_t elements =
+        wanted == 0 ? kTileElements : round_up(wanted, std::int64_t{1024});
+    TilePlan& plan = plan_.tiles;
+    std::int64_t left = 0;  // elements that the last tile still takes
+    for (int f = 0; f < static_cast<int>(layout_.flats.size()); ++f) {
+      const FlatInfo& info = layout_.flats[f];
+      if (!info.trainable) continue;
+      const std::int64_t own = config_.stage == 0 ? layout_.padded(info) : info.shard;
+      for (std::int64_t first = 0; first < own;) {
+        if (left == 0) {
+          plan.tiles.emplace_back();
+          plan.bytes.push_back(0);
+          left = elements;
+        }
+        const std::int64_t count = std::min(left, own - first);
+        plan.tiles.back().push_back(
+            {.flat = f, .first = first, .count = count, .offset = plan.bytes.back()});
+        for (const std::size_t element : tile_arrays(plan_.flats[f], config_.precision.moments))
+          plan.bytes.back() += tile_array_bytes(count, element);
+        first += count;
+        left -= count;
+      }
+    }
+    std::size_t slot = 0;
+    for (const std::size_t bytes : plan.bytes) {
+      slot = std::max(slot, offload::padded(bytes));
+      plan.disk_bytes += offload::padded(bytes);
+    }
+    if (plan.disk_bytes == 0) {  // no rule has any state
+      plan = {};
+      return;
+    }
+    plan.slots =
+        std::min(plan.tiles.size(), kTilesOnTheirWay + config_.offload.resident_bytes / slot);
+    plan.memory = entry("tiles of optimizer state", MemoryKind::optimizer_state,
+                        static_cast<std::int64_t>(plan.slots * slot + io::kDirectAlignment), 1);
   }
 
   void snapshot(int f, FlatPlan& flat) {
@@ -174,7 +236,7 @@ class Planner {
       bytes += round_up(info.shard * static_cast<std::int64_t>(size_of(type)), kSnapshotAlignment);
     };
     array(info.dtype);
-    if (flat.master != kNone) array(DType::f32);  // whatever its kind
+    if (flat.weight_kind != update::WeightKind::own) array(DType::f32);  // whatever its kind
     for (std::size_t k = 0; k < flat.state_kinds.size(); ++k) array(config_.precision.moments);
     flat.snapshot = entry(flat_name(layout_, f) + "/snapshot", MemoryKind::snapshot, bytes, 1);
   }

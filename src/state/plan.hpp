@@ -55,8 +55,32 @@ struct FlatPlan {
   int snapshot = kNone;  ///< all that is saved of the own shard
 };
 
+/// A piece of the flat's owned elements [first, first + count) in a tile: the arrays side by side
+/// from `offset` on, first the masters, if there are any, then as `state_kinds`.
+struct TileSegment {
+  int flat = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::size_t offset = 0;
+};
+
+/// The state of a rank that rests on disk, cut at the same elements on every rank.
+struct TilePlan {
+  std::vector<std::vector<TileSegment>> tiles;
+  std::vector<std::size_t> bytes;  ///< of each tile
+  std::size_t slots = 0;           ///< tiles in memory
+  int memory = kNone;              ///< inventory entry: the slots, and room to align them
+  std::uint64_t disk_bytes = 0;
+};
+
+/// Bytes of an element in each array of a segment.
+std::vector<std::size_t> tile_arrays(const FlatPlan& flat, DType moments);
+/// Bytes of such an array: the next begins at a multiple of 64.
+std::size_t tile_array_bytes(std::int64_t count, std::size_t element);
+
 struct StatePlan {
   std::vector<FlatPlan> flats;
+  TilePlan tiles;                 ///< empty: all state is in memory
   std::vector<int> gather_slots;  ///< inventory entries
   std::vector<int> buckets;
   int staging = kNone;  ///< a unit's whole parameters on their way to the trainer's tensors

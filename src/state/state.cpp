@@ -1,11 +1,16 @@
 #include "state/state.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/align.hpp"
+#include "core/log.hpp"
 
 namespace ration {
 
-State::State(const Layout& layout, StatePlan plan, int stage, Communicator& communicator)
-    : plan_(std::move(plan)) {
+State::State(const Layout& layout, StatePlan plan, const Config& config, Communicator& communicator)
+    : plan_(std::move(plan)), config_(config) {
+  const int stage = config.stage;
   std::array<std::size_t, kMemoryKinds> sizes{};
   std::vector<std::size_t> offsets;
   for (const InventoryEntry& entry : plan_.inventory) {
@@ -50,6 +55,86 @@ State::State(const Layout& layout, StatePlan plan, int stage, Communicator& comm
     for (std::size_t k = 0; k < update::kMaxStates; ++k) arrays.state[k] = entry(flat.state[k]);
     arrays_.push_back(arrays);
   }
+  segments_.resize(layout.flats.size());
+  for (std::size_t tile = 0; tile < plan_.tiles.tiles.size(); ++tile) {
+    for (const TileSegment& segment : plan_.tiles.tiles[tile])
+      segments_[static_cast<std::size_t>(segment.flat)].push_back({tile, &segment});
+  }
+}
+
+void State::open_tiles() {
+  const TilePlan& plan = plan_.tiles;
+  auto device = offload::make_device(
+      {.folders = {config_.offload.directories.begin(), config_.offload.directories.end()},
+       .bytes = plan.disk_bytes,
+       .tickets = plan.slots});
+  log::info("optimizer state of {} bytes in {} tiles on disk, {} in memory, by {}", plan.disk_bytes,
+            plan.tiles.size(), plan.slots, device->name());
+  const auto begin = reinterpret_cast<std::uintptr_t>(entry(plan.memory));
+  tiles_ = std::make_unique<offload::TileStore>(
+      plan.bytes, plan.slots,
+      entry(plan.memory) + (round_up(begin, std::uintptr_t{io::kDirectAlignment}) - begin),
+      std::move(device));
+}
+
+void State::with_state(const StatePlace& place, const update::Run& run, std::size_t first,
+                       std::size_t count, offload::TileStore::Use use, const Work& work) const {
+  if (count == 0) return;
+  if (!in_tiles()) {
+    work(update::part(run, first, count), first);
+    return;
+  }
+  const std::vector<Segment>& segments = segments_[static_cast<std::size_t>(place.flat)];
+  const auto begin = place.first + static_cast<std::int64_t>(first);
+  const auto end = begin + static_cast<std::int64_t>(count);
+  auto at = std::partition_point(segments.begin(), segments.end(), [&](const Segment& s) {
+    return s.segment->first + s.segment->count <= begin;
+  });
+  for (; at != segments.end() && at->segment->first < end; ++at) {
+    const std::int64_t from = std::max(begin, at->segment->first);
+    const std::int64_t to = std::min(end, at->segment->first + at->segment->count);
+    std::byte* bytes = tiles_->hold(at->tile, use);
+    const auto part = static_cast<std::size_t>(from - place.first);
+    work(attached(place, run, part, static_cast<std::size_t>(to - from), *at->segment,
+                  bytes + at->segment->offset),
+         part);
+  }
+}
+
+void State::walk_tiles(
+    const std::function<void(const TileSegment&, std::byte* arrays)>& visit) const {
+  using Store = offload::TileStore;
+  tiles_->walk(Store::Use::update, Store::Order::alternating,
+               [&](std::size_t tile, std::byte* bytes) {
+                 const std::vector<TileSegment>& segments = plan_.tiles.tiles[tile];
+                 // The same order of units whatever the tiles are.
+                 const bool backward = tiles_->backward();
+                 for (std::size_t i = 0; i < segments.size(); ++i) {
+                   const TileSegment& s = segments[backward ? segments.size() - 1 - i : i];
+                   visit(s, bytes + s.offset);
+                 }
+               });
+}
+
+update::Run State::attached(const StatePlace& place, const update::Run& run, std::size_t first,
+                            std::size_t count, const TileSegment& segment,
+                            std::byte* arrays) const {
+  const FlatPlan& flat = plan_.flats[static_cast<std::size_t>(segment.flat)];
+  const std::vector<std::size_t> elements = tile_arrays(flat, config_.precision.moments);
+  const auto within =
+      static_cast<std::size_t>(place.first + static_cast<std::int64_t>(first) - segment.first);
+  std::array<std::byte*, update::kMaxStates + 1> at{};
+  for (std::size_t a = 0; a < elements.size(); ++a) {
+    at[a] = arrays + within * elements[a];
+    arrays += tile_array_bytes(segment.count, elements[a]);
+  }
+  update::Run part = update::part(run, first, count);
+  std::size_t states = 0;  // before them, a master
+  if (flat.weight_kind != update::WeightKind::own) part.master = at[states++];
+  for (std::size_t k = 0; k < update::kMaxStates; ++k) {
+    if (place.kinds[k] >= 0) part.state[k] = at[states + static_cast<std::size_t>(place.kinds[k])];
+  }
+  return part;
 }
 
 std::uint64_t State::allocated(MemoryKind kind) const {
@@ -82,15 +167,28 @@ update::Run State::run(const Layout& layout, const Piece& piece, const Rule& rul
   }
   run.master = at(arrays.master, owned, flat.weight_kind == update::WeightKind::split ? 2 : 4);
   run.state_type = moments;
-  const std::vector<std::string> names = update::state_names(rule);
-  for (std::size_t k = 0; k < names.size(); ++k) {
-    const auto kind = std::find(flat.state_kinds.begin(), flat.state_kinds.end(), names[k]);
-    if (kind == flat.state_kinds.end()) continue;
-    const auto index = static_cast<std::size_t>(kind - flat.state_kinds.begin());
-    run.state[k] = at(arrays.state[index], owned, size_of(moments));
+  const StatePlace where = place(layout, piece, rule);
+  for (std::size_t k = 0; k < update::kMaxStates; ++k) {
+    if (where.kinds[k] < 0) continue;
+    run.state[k] =
+        at(arrays.state[static_cast<std::size_t>(where.kinds[k])], owned, size_of(moments));
   }
   run.first_element = static_cast<std::uint64_t>(piece.first);
   return run;
+}
+
+StatePlace State::place(const Layout& layout, const Piece& piece, const Rule& rule) const {
+  StatePlace place;
+  place.flat = layout.parameters[piece.parameter].flat;
+  place.first = piece.flat_first - arrays_[place.flat].owned_first;
+  place.kinds.fill(kNone);
+  const std::vector<std::string>& kinds = plan_.flats[place.flat].state_kinds;
+  const std::vector<std::string> names = update::state_names(rule);
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    const auto kind = std::find(kinds.begin(), kinds.end(), names[k]);
+    if (kind != kinds.end()) place.kinds[k] = static_cast<int>(kind - kinds.begin());
+  }
+  return place;
 }
 
 }  // namespace ration

@@ -2,10 +2,12 @@
 // A rank's arrays: allocated by inventory entry, one block a kind, and visited as pieces of
 // parameters.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "offload/tile_store.hpp"
 #include "state/plan.hpp"
 
 namespace ration {
@@ -25,10 +27,17 @@ struct FlatArrays {
   std::int64_t owned_count = 0;  ///< how many: the shard, at stage 0 the whole flat
 };
 
+/// Where a run's master and state are among its flat's owned arrays.
+struct StatePlace {
+  int flat = 0;
+  std::int64_t first = 0;                       ///< owned element
+  std::array<int, update::kMaxStates> kinds{};  ///< of the rule's states, in `state_kinds`
+};
+
 class State {
  public:
   /// Allocates everything in the plan. Throws OutOfMemory.
-  State(const Layout& layout, StatePlan plan, int stage, Communicator& communicator);
+  State(const Layout& layout, StatePlan plan, const Config& config, Communicator& communicator);
 
   [[nodiscard]] const StatePlan& plan() const { return plan_; }
   [[nodiscard]] const FlatPlan& plan(int flat) const { return plan_.flats[flat]; }
@@ -43,12 +52,41 @@ class State {
   /// flat lives in the trainer's.
   [[nodiscard]] update::Run run(const Layout& layout, const Piece& piece, const Rule& rule,
                                 DType moments, std::byte* trainer_data) const;
+  [[nodiscard]] StatePlace place(const Layout& layout, const Piece& piece, const Rule& rule) const;
+
+  /// Makes the swap files where state rests on disk. Throws IoError.
+  void open_tiles();
+  /// Whether it does; then runs have no master and no state of their own.
+  [[nodiscard]] bool in_tiles() const { return !plan_.tiles.tiles.empty(); }
+  /// Calls `work` with elements [first, first + count) of a run, in pieces whose master and state
+  /// are in memory until it returns; `at` is the piece's first element in the run. Throws IoError.
+  using Work = std::function<void(const update::Run& piece, std::size_t at)>;
+  void with_state(const StatePlace& place, const update::Run& run, std::size_t first,
+                  std::size_t count, offload::TileStore::Use use, const Work& work) const;
+  void with_state(const StatePlace& place, const update::Run& run, offload::TileStore::Use use,
+                  const Work& work) const {
+    with_state(place, run, 0, run.count, use, work);
+  }
+  /// Visits all state in tiles to be updated, one time from the first flat to the last, the next
+  /// time back: each segment with its bytes. Throws IoError.
+  void walk_tiles(const std::function<void(const TileSegment&, std::byte* arrays)>& visit) const;
+  /// The run over elements [first, first + count), of which the segment has all, with its state.
+  [[nodiscard]] update::Run attached(const StatePlace& place, const update::Run& run,
+                                     std::size_t first, std::size_t count,
+                                     const TileSegment& segment, std::byte* arrays) const;
 
  private:
   StatePlan plan_;
   std::array<std::unique_ptr<Memory>, kMemoryKinds> blocks_;
   std::vector<std::byte*> places_;
   std::vector<FlatArrays> arrays_;
+  const Config& config_;
+  struct Segment {
+    std::size_t tile = 0;
+    const TileSegment* segment = nullptr;
+  };
+  std::vector<std::vector<Segment>> segments_;  ///< by flat
+  std::unique_ptr<offload::TileStore> tiles_;
 };
 
 }  // namespace ration
