@@ -9,6 +9,7 @@ namespace ration::tools {
 
 void add_bench_collectives(CLI::App& bench, int& exit_code);
 void add_bench_checkpoint(CLI::App& bench, int& exit_code);
+void add_bench_disk(CLI::App& bench, int& exit_code);
 void add_bench_step(CLI::App& bench, int& exit_code);
 void add_diff(CLI::App& app, int& exit_code);
 void add_import(CLI::App& app);

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   bench->require_subcommand(1);
   ration::tools::add_bench_collectives(*bench, exit_code);
   ration::tools::add_bench_checkpoint(*bench, exit_code);
+  ration::tools::add_bench_disk(*bench, exit_code);
   ration::tools::add_bench_step(*bench, exit_code);
   ration::tools::add_inspect(app, exit_code);
   ration::tools::add_verify(app, exit_code);

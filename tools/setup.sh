@@ -7,7 +7,7 @@
 
 packages_build=(g++ cmake ninja-build ccache pkg-config
   libfmt-dev nlohmann-json3-dev libxxhash-dev libhdf5-dev libasio-dev libcli11-dev libeigen3-dev libgtest-dev libgmock-dev)
-packages_checks=(clang libclang-rt-dev clang-format clang-tidy libgloo-dev libopenmpi-dev openmpi-bin iproute2 strace)
+packages_checks=(clang libclang-rt-dev clang-format clang-tidy libgloo-dev libopenmpi-dev openmpi-bin liburing-dev iproute2 strace)
 
 missing_packages() {
   local package

@@ -140,6 +140,9 @@ Options parse_options(int argc, const char* const* argv) {
       ->check(one_of({"none", "host", "disk"}));
   app.add_option("--offload-dir", config.offload.directories,
                  "Folders for swap files (default: the one for temporary files)");
+  app.add_option("--tile-elements", config.tile_elements,
+                 "Elements of a tile of state; 0: the library's choice")
+      ->check(whole(0));
   app.add_option("--resident-mb", resident_mb, "Memory for tiles of state that stay, MiB")
       ->check(whole(0));
   app.add_option("--report", options.report, "JSON file to write at the end");

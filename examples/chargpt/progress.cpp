@@ -26,7 +26,9 @@ void Progress::header(std::int64_t parameters, const Text& text,
       ration::MemoryKind::optimizer_state, ration::MemoryKind::buffers};
   if (options_.config.asynchronous_save) kinds.push_back(ration::MemoryKind::snapshot);
   for (const auto kind : kinds) fmt::print("{:>18}", ration::name_of(kind));
-  fmt::print("{:>18}\n", "total");
+  fmt::print("{:>18}", "total");
+  const bool on_disk = options_.config.offload.optimizer_state == ration::Tier::disk;
+  fmt::print("{}\n", on_disk ? "           on disk" : "");
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const ration::MemoryReport& memory = ranks[rank].memory;
     const auto cell = [](std::uint64_t planned, std::uint64_t allocated) {
@@ -42,6 +44,7 @@ void Progress::header(std::int64_t parameters, const Text& text,
       allocated += memory.allocated[k];
     }
     cell(planned, allocated);
+    if (on_disk) fmt::print("{:>18.2f}", static_cast<double>(memory.disk) / 1e6);
     fmt::print("\n");
   }
   std::fflush(stdout);

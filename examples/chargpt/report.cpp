@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kFields = 4 + 2 * ration::kMemoryKinds;
+constexpr std::size_t kFields = 5 + 2 * ration::kMemoryKinds;
 
 std::uint64_t peak_rss() {
   std::ifstream status("/proc/self/status");
@@ -60,6 +60,7 @@ std::vector<RankReport> collect(const ration::ProcessGroup& world, const RankRep
   *mine++ = own.control_bytes_per_step;
   *mine++ = static_cast<double>(own.process);
   *mine++ = static_cast<double>(own.peak_rss);
+  *mine++ = static_cast<double>(own.memory.disk);
   for (const auto bytes : own.memory.planned) *mine++ = static_cast<double>(bytes);
   for (const auto bytes : own.memory.allocated) *mine++ = static_cast<double>(bytes);
   world.all_reduce(all);
@@ -71,6 +72,7 @@ std::vector<RankReport> collect(const ration::ProcessGroup& world, const RankRep
     report.control_bytes_per_step = *next++;
     report.process = static_cast<std::uint64_t>(*next++);
     report.peak_rss = static_cast<std::uint64_t>(*next++);
+    report.memory.disk = static_cast<std::uint64_t>(*next++);
     for (auto& bytes : report.memory.planned) bytes = static_cast<std::uint64_t>(*next++);
     for (auto& bytes : report.memory.allocated) bytes = static_cast<std::uint64_t>(*next++);
   }
@@ -94,7 +96,8 @@ std::string to_json(const Report& report) {
                        {"control_bytes_per_step", own.control_bytes_per_step}});
     memory.push_back({{"rank", rank},
                       {"planned", memory_json(own.memory.planned)},
-                      {"allocated", memory_json(own.memory.allocated)}});
+                      {"allocated", memory_json(own.memory.allocated)},
+                      {"disk", own.memory.disk}});
     auto& peak = processes[own.process];
     peak = std::max(peak, own.peak_rss);
   }

@@ -92,6 +92,35 @@ TEST(Job, LosesWhatOneRankLoses) {
   EXPECT_LT(four["loss"][49].get<double>(), four["loss"][0].get<double>());
 }
 
+// In tiles that divide nothing, with and without io_uring, some of them staying in memory.
+TEST(Job, GivesTheSameDigestWithStateOnDisk) {
+  for (const char* ranks :
+       {"--ranks 3 --width 36 --heads 3 --batch 12", "--ranks 4 --dtype bf16"}) {
+    const std::string flags = std::string(ranks) + " --quiet --steps " + steps();
+    const Outcome expected = chargpt(flags + " --stage 1");
+    ASSERT_EQ(expected.exit_code, 0) << expected.err;
+    for (const char* how :
+         {"--stage 1 --offload disk --tile-elements 7000", "--stage 2 --offload host",
+          "--stage 2 --offload disk --tile-elements 5000 --resident-mb 1",
+          "--stage 3 --offload disk --tile-elements 3333", "--stage 3 --offload disk"}) {
+      for (const char* io : {"", "threads"}) {
+        setenv("RATION_IO", io, 1);
+        const Outcome outcome = chargpt(flags + " " + how);
+        unsetenv("RATION_IO");
+        EXPECT_EQ(outcome.out, expected.out) << how << ", " << io << ": " << outcome.err;
+      }
+    }
+  }
+}
+
+TEST(Job, SaysWhichSwapFolderIsMissing) {
+  const Outcome outcome =
+      chargpt("--ranks 2 --steps 1 --quiet --offload disk --offload-dir /nowhere/at/all");
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.err.find("/nowhere/at/all"), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
 TEST(Job, ReportsExactTrafficAndPlannedMemory) {
   for (const int stage : {0, 1, 2, 3}) {
     const auto report =
