@@ -174,6 +174,7 @@ std::byte* TileStore::hold(std::size_t tile, Use use) {
   try {
     hand_ = places_[tile].slot != kNone ? places_[tile].slot : bring_in(tile, use);
     settle(hand_);
+    if (use != Use::fill && tile + 1 < places_.size()) expect(tile + 1);
   } catch (const IoError&) {
     failure_ = std::current_exception();
     throw;
@@ -182,14 +183,35 @@ std::byte* TileStore::hold(std::size_t tile, Use use) {
   return memory_ + hand_ * slot_bytes_;
 }
 
-// Into the slot that was given longest ago, roughly.
-std::size_t TileStore::bring_in(std::size_t tile, Use use) {
-  std::size_t slot = (hand_ + 1) % slots_.size();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[(hand_ + 1 + i) % slots_.size()].tile != kNone) continue;
-    slot = (hand_ + 1 + i) % slots_.size();
-    break;
+// The tile that may be held next: its slot is emptied, or it is on its way, when it is.
+void TileStore::expect(std::size_t tile) {
+  if (places_[tile].slot != kNone) return;
+  const std::size_t slot = victim();
+  if (slot == hand_) return;
+  if (slots_[slot].tile != kNone) {
+    if (slots_[slot].transit != Transit::none && !device_->done(slot)) return;
+    settle(slot);
+    if (slots_[slot].dirty) {
+      begin(slot, Transfer::Way::write);
+      return;
+    }
+    release(slot);
   }
+  slots_[slot] = {.tile = tile};
+  places_[tile].slot = slot;
+  begin(slot, Transfer::Way::read);
+}
+
+// A free slot, or the one that was given longest ago, roughly.
+std::size_t TileStore::victim() const {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (slots_[slot].tile == kNone) return slot;
+  }
+  return (hand_ + 1) % slots_.size();
+}
+
+std::size_t TileStore::bring_in(std::size_t tile, Use use) {
+  const std::size_t slot = victim();
   if (slots_[slot].tile != kNone) {
     settle(slot);
     if (slots_[slot].dirty) begin(slot, Transfer::Way::write);

@@ -78,6 +78,8 @@ class TileStore {
   void settle(std::size_t slot);
   void release(std::size_t slot);
   std::size_t bring_in(std::size_t tile, Use use);
+  void expect(std::size_t tile);
+  [[nodiscard]] std::size_t victim() const;
 
   std::vector<Place> places_;
   std::vector<Slot> slots_;

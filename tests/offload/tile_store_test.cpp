@@ -87,6 +87,17 @@ class Checked {
     if (backward_) std::reverse(all.begin(), all.end());
     EXPECT_EQ(seen, all);
   }
+  /// One tile, out of any order.
+  void hold(std::size_t tile, Use use) {
+    std::byte* bytes = store_->hold(tile, use);
+    std::vector<std::byte>& expected = expected_[tile];
+    if (use != Use::fill) {
+      ASSERT_EQ(std::memcmp(bytes, expected.data(), expected.size()), 0) << "tile " << tile;
+    }
+    if (use == Use::read) return;
+    for (std::byte& byte : expected) byte = static_cast<std::byte>(random_());
+    std::memcpy(bytes, expected.data(), expected.size());
+  }
   TileStore& store() { return *store_; }
 
  private:
@@ -117,6 +128,28 @@ TEST(TileStore, EveryByteComesBackInAnyWalk) {
       for (int round = 0; round < 40; ++round) {
         const Use use = random() % 3 == 0 ? Use::read : random() % 5 == 0 ? Use::fill : Use::update;
         checked.walk(use, random() % 4 == 0 ? Order::forward : Order::alternating);
+      }
+    }
+  }
+}
+
+// In order, back and forth, at random, and between walks.
+TEST(TileStore, ATileMayBeHeld) {
+  for (std::size_t slots = TileStore::kLeastSlots; slots <= kSizes.size(); slots += 2) {
+    for (const bool late : {false, true}) {
+      SCOPED_TRACE(testing::Message() << slots << " slots, " << (late ? "late" : "at once"));
+      Checked checked(kSizes, slots, late);
+      std::mt19937 random(static_cast<unsigned>(slots));
+      checked.walk(Use::fill, Order::forward);
+      for (int round = 0; round < 30; ++round) {
+        const Use use = round % 3 == 0 ? Use::read : Use::update;
+        for (std::size_t i = 0; i < kSizes.size(); ++i) checked.hold(i, use);
+        for (int i = 0; i < 15; ++i) {
+          checked.hold(random() % kSizes.size(), random() % 3 == 0   ? Use::fill
+                                                 : random() % 2 == 0 ? Use::read
+                                                                     : Use::update);
+        }
+        if (round % 2 == 0) checked.walk(Use::update, Order::alternating);
       }
     }
   }
