@@ -345,7 +345,7 @@ class ShardedOptimizer {
 
   /// Collective. Compares layout and options across ranks, allocates everything, and fills the
   /// parameters. On a mismatch every rank throws InvalidArgument naming the rank and parameter that
-  /// differ.
+  /// differ. Every rank throws IoError where one cannot make its swap file.
   void initialize(const Initializer& initializer);
   /// The same from the trainer's own tensors (ParameterSpec::data), those of rank 0.
   void initialize_from_data();
@@ -361,7 +361,8 @@ class ShardedOptimizer {
   /// where the stage keeps them whole. Blocks until this rank's update is done. Throws
   /// InvalidArgument, on all ranks, when options differ between ranks: this step's gradients are
   /// then dropped and nothing else has changed. Throws CommunicationError when ranks are in
-  /// different calls.
+  /// different calls, and IoError where this rank's state on disk cannot be read or written: the
+  /// optimizer can then only be destroyed.
   StepReport step(const StepOptions& options = {});
 
   /// Collective. The two halves of `step`.

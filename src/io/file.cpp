@@ -127,12 +127,18 @@ void File::resize(std::uint64_t size) const {
 }
 
 void File::allocate(std::uint64_t size) const {
-  if (size == 0) return resize(0);
-  int error = 0;
+  resize(size);
+  if (size == 0) return;
+  int result = 0;
   do {
-    error = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(size));
-  } while (error == EINTR);
-  if (error != 0) fail(path_, fmt::format("making room for {} bytes", size), error);
+    result = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return;
+  // A file system that promises no room; posix_fallocate would write all of it.
+  const int error = errno;
+  const bool unknown = error == EOPNOTSUPP || error == ENOSYS;
+  if (unknown && free_space(path_.parent_path()) >= size) return;
+  fail(path_, fmt::format("making room for {} bytes", size), unknown ? ENOSPC : error);
 }
 
 void File::synchronize() const {
