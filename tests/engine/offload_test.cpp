@@ -1,11 +1,13 @@
 // State on disk: the same bits as in memory, whatever the tiles.
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include "engine_test.hpp"
 #include "support/folder.hpp"
@@ -271,6 +273,60 @@ TEST(OnDisk, AFolderThatFailsOneRankIsAnErrorOfAll) {
         EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr(folder / name)));
       }
     });
+  }
+}
+
+/// Files may not be written beyond their first page, as if the disk had failed.
+class NoWrites {
+ public:
+  NoWrites() {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = 4096;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~NoWrites() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  NoWrites(const NoWrites&) = delete;
+  NoWrites& operator=(const NoWrites&) = delete;
+
+ private:
+  rlimit before_ = {};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST(OnDisk, AfterAWriteThatFailsInAStepALoadGoesOn) {
+  const Folder folder;
+  const Folder root;
+  const Snapshot expected = trained(2, tiled(2), 3);
+  for (const char* io : {"", "threads"}) {
+    setenv("RATION_IO", io, 1);
+    with_ranks(2, [&](const ProcessGroup& group) {
+      TinyTrainer trainer(group, on_disk(tiled(2), folder));
+      trainer.step();
+      trainer.optimizer().save(root.path());
+      std::optional<NoWrites> broken;
+      if (group.rank() == 0) broken.emplace();
+      group.barrier();
+      try {
+        for (int i = 0; i < 2; ++i) trainer.step();
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const IoError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.path()), HasSubstr("File too large")));
+      }
+      EXPECT_THROW(trainer.optimizer().micro_step(), Error);
+      EXPECT_THROW(static_cast<void>(trainer.optimizer().digest()), Error);
+      group.barrier();
+      broken.reset();
+      group.barrier();
+      trainer.set_steps(static_cast<int>(trainer.optimizer().load(root.path()).step));
+      for (int i = 0; i < 2; ++i) trainer.step();
+      EXPECT_EQ(snapshot_of(trainer.optimizer()), expected);
+    });
+    unsetenv("RATION_IO");
   }
 }
 
