@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "device/host/arithmetic.hpp"
+#include "device/host/stream_copy.hpp"
 
 namespace ration::detail {
 
@@ -116,7 +117,7 @@ void Engine::Part::read(int flat, int kind, std::int64_t first, std::int64_t cou
     std::byte* place = to + (begin - first) * element;
     const auto bytes = static_cast<std::size_t>((end - begin) * element);
     if (array.name == "parameter") {
-      std::memcpy(place, update::part(visit->run, in_run, n).weight, bytes);
+      stream_copy(place, update::part(visit->run, in_run, n).weight, bytes);
     } else if (array.name == "master") {
       engine_.c_.state->with_state(visit->place, visit->run, in_run, n, Use::read,
                                    [&](const update::Run& run, std::size_t at) {
@@ -133,7 +134,7 @@ void Engine::Part::read(int flat, int kind, std::int64_t first, std::int64_t cou
         const std::size_t size = size_of(array.dtype);
         engine_.c_.state->with_state(visit->place, visit->run, in_run, n, Use::read,
                                      [&](const update::Run& run, std::size_t at) {
-                                       std::memcpy(place + (at - in_run) * size, run.state[k],
+                                       stream_copy(place + (at - in_run) * size, run.state[k],
                                                    run.count * size);
                                      });
       }
