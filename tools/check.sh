@@ -2,7 +2,7 @@
 # Every check, from nothing: installs what is missing, then formatting, the release build and all tests, the multi-rank tests
 # under the sanitizers (AddressSanitizer by clang++, ThreadSanitizer by g++), a minute of each fuzz target, clang-tidy.
 # Ends with a summary of the stages, then ctest's own of the release run.
-#   tools/check.sh           everything: about MINUTES minutes on 2 cores
+#   tools/check.sh           everything: about 30 minutes on 2 cores
 #   tools/check.sh --quick   the release build and its tests
 # Logs: build/check/*.log. Exit code 1 if a stage failed.
 set -euo pipefail

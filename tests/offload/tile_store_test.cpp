@@ -1,7 +1,6 @@
 // Walks over tiles, most of which are elsewhere.
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -74,11 +73,11 @@ class Checked {
       seen.push_back(tile);
       std::vector<std::byte>& expected = expected_[tile];
       if (use != Use::fill && filled_) {
-        ASSERT_EQ(std::memcmp(bytes, expected.data(), expected.size()), 0) << "tile " << tile;
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes)) << "tile " << tile;
       }
       if (use == Use::read) return;
       for (std::byte& byte : expected) byte = static_cast<std::byte>(random_());
-      std::memcpy(bytes, expected.data(), expected.size());
+      std::copy(expected.begin(), expected.end(), bytes);
     });
     filled_ = filled_ || use == Use::fill;
     backward_ = order == Order::alternating && !backward_;
@@ -92,11 +91,11 @@ class Checked {
     std::byte* bytes = store_->hold(tile, use);
     std::vector<std::byte>& expected = expected_[tile];
     if (use != Use::fill) {
-      ASSERT_EQ(std::memcmp(bytes, expected.data(), expected.size()), 0) << "tile " << tile;
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes)) << "tile " << tile;
     }
     if (use == Use::read) return;
     for (std::byte& byte : expected) byte = static_cast<std::byte>(random_());
-    std::memcpy(bytes, expected.data(), expected.size());
+    std::copy(expected.begin(), expected.end(), bytes);
   }
   TileStore& store() { return *store_; }
 
