@@ -30,6 +30,7 @@ leave() {
 command -v ip >/dev/null || skip "no ip here (Debian: iproute2)"
 ip netns add "$prefix-1" 2>/dev/null || skip "no network namespaces here"
 trap leave EXIT
+ip netns exec "$prefix-1" true 2>/dev/null || skip "no commands in network namespaces here, as in a chroot"
 ip link add "${prefix}b" type bridge 2>/dev/null || skip "no bridges here"
 ip addr add "$subnet.254/24" dev "${prefix}b"
 ip link set "${prefix}b" up

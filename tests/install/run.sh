@@ -55,7 +55,7 @@ case $way in
     done
     ;;
   add_subdirectory)
-    cmake_consumer -DRATION_SOURCE="$from" -DRATION_SANITIZE="$SANITIZE"
+    cmake_consumer -DRATION_SOURCE="$from" -DRATION_SANITIZE="$SANITIZE" -DRATION_UNITY=ON
     expect_version "$work/$way/consumer"
     "$CMAKE" --install "$work/$way" --prefix "$work/$way/installed" >/dev/null
     [ -e "$work/$way/installed/include/ration" ] && fail "the library installed itself with its user"
