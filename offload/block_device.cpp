@@ -38,12 +38,13 @@ std::unique_ptr<BlockDevice> make_device(const DeviceOptions& given) {
   if (options.direct && !files.direct())
     log::info(
         "offload: a swap folder's file system has no direct transfers: the page cache is used");
-  if (options.engine == Engine::threads) return make_pool(std::move(files), options.tickets);
-  if (auto device = make_uring(std::move(files), options.tickets)) return device;
-  if (options.engine == Engine::uring)
-    throw InvalidArgument("offload: io_uring is asked for and cannot be had here");
-  log::info("offload: io_uring cannot be had here: transfers are made by threads");
-  return make_pool(SwapFiles(options.folders, options.bytes, options.direct), options.tickets);
+  if (options.engine != Engine::threads) {
+    if (auto device = make_uring(files, options.tickets)) return device;
+    if (options.engine == Engine::uring)
+      throw InvalidArgument("offload: io_uring is asked for and cannot be had here");
+    log::info("offload: io_uring cannot be had here: transfers are made by threads");
+  }
+  return make_pool(std::move(files), options.tickets);
 }
 
 }  // namespace ration::offload

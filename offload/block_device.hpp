@@ -55,8 +55,9 @@ struct DeviceOptions {
 /// full, and InvalidArgument where io_uring is asked for and cannot be had.
 std::unique_ptr<BlockDevice> make_device(const DeviceOptions& options);
 
-/// The engines; made by make_device. `make_uring` gives nothing where io_uring cannot be had.
-std::unique_ptr<BlockDevice> make_uring(SwapFiles files, std::size_t tickets);
+/// The engines; made by make_device. `make_uring` takes the files but where io_uring cannot be had,
+/// and then gives nothing.
+std::unique_ptr<BlockDevice> make_uring(SwapFiles& files, std::size_t tickets);
 std::unique_ptr<BlockDevice> make_pool(SwapFiles files, std::size_t tickets);
 
 }  // namespace ration::offload

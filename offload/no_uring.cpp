@@ -2,7 +2,7 @@
 
 namespace ration::offload {
 
-std::unique_ptr<BlockDevice> make_uring(SwapFiles, std::size_t) {
+std::unique_ptr<BlockDevice> make_uring(SwapFiles&, std::size_t) {
   return nullptr;
 }
 

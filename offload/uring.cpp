@@ -158,7 +158,7 @@ class Uring final : public BlockDevice {
 
 }  // namespace
 
-std::unique_ptr<BlockDevice> make_uring(SwapFiles files, std::size_t tickets) {
+std::unique_ptr<BlockDevice> make_uring(SwapFiles& files, std::size_t tickets) {
   io_uring ring = {};
   constexpr unsigned kEntries = 64;
   if (io_uring_queue_init(kEntries, &ring, 0) < 0) return nullptr;  // forbidden, or not known

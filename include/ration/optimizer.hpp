@@ -361,8 +361,8 @@ class ShardedOptimizer {
   /// where the stage keeps them whole. Blocks until this rank's update is done. Throws
   /// InvalidArgument, on all ranks, when options differ between ranks: this step's gradients are
   /// then dropped and nothing else has changed. Throws CommunicationError when ranks are in
-  /// different calls, and IoError where this rank's state on disk cannot be read or written: the
-  /// optimizer can then only be destroyed.
+  /// different calls, and IoError where this rank's state on disk cannot be read or written: it is
+  /// then to be loaded again.
   StepReport step(const StepOptions& options = {});
 
   /// Collective. The two halves of `step`.

@@ -56,6 +56,8 @@ State::State(const Layout& layout, StatePlan plan, const Config& config, Communi
     arrays_.push_back(arrays);
   }
   segments_.resize(layout.flats.size());
+  for (const FlatPlan& flat : plan_.flats)
+    element_bytes_.push_back(tile_arrays(flat, config.precision.moments));
   for (std::size_t tile = 0; tile < plan_.tiles.tiles.size(); ++tile) {
     for (const TileSegment& segment : plan_.tiles.tiles[tile])
       segments_[static_cast<std::size_t>(segment.flat)].push_back({tile, &segment});
@@ -120,7 +122,7 @@ update::Run State::attached(const StatePlace& place, const update::Run& run, std
                             std::size_t count, const TileSegment& segment,
                             std::byte* arrays) const {
   const FlatPlan& flat = plan_.flats[static_cast<std::size_t>(segment.flat)];
-  const std::vector<std::size_t> elements = tile_arrays(flat, config_.precision.moments);
+  const std::vector<std::size_t>& elements = element_bytes_[static_cast<std::size_t>(segment.flat)];
   const auto within =
       static_cast<std::size_t>(place.first + static_cast<std::int64_t>(first) - segment.first);
   std::array<std::byte*, update::kMaxStates + 1> at{};

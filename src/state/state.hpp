@@ -85,7 +85,8 @@ class State {
     std::size_t tile = 0;
     const TileSegment* segment = nullptr;
   };
-  std::vector<std::vector<Segment>> segments_;  ///< by flat
+  std::vector<std::vector<Segment>> segments_;           ///< by flat
+  std::vector<std::vector<std::size_t>> element_bytes_;  ///< by flat: tile_arrays
   std::unique_ptr<offload::TileStore> tiles_;
 };
 

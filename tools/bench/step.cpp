@@ -21,11 +21,11 @@
 
 #include <ration/ration.hpp>
 
+#include "bench/timing.hpp"
 #include "comm/decorators/decorators.hpp"
 #include "comm/threads/threads.hpp"
 #include "commands.hpp"
 #include "core/log.hpp"
-#include "core/signal.hpp"
 
 namespace ration::tools {
 namespace {
@@ -47,15 +47,6 @@ struct Result {
   double seconds = 0;
   double ratio = 0;  ///< of what was measured to what is beside it, the median of rounds
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // A chain of dependent multiply-adds: its time depends on the core alone, not on memory.
 float compute(std::int64_t iterations, float seed) {

@@ -18,10 +18,6 @@
 namespace ration {
 namespace {
 
-std::size_t z(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// What a process has for all its groups.
 struct ProcessJob {
   std::shared_ptr<Alarm> alarm;
@@ -83,15 +79,15 @@ std::shared_ptr<const ShardTable> ProcessCommunicator::exchange_shards(const voi
           std::move(memory), group_);
   table->owners.resize(all.size());
   table->shards.resize(all.size());
-  table->owners[z(rank())] = owner;
-  table->shards[z(rank())] = shard;
+  table->owners[index_of(rank())] = owner;
+  table->shards[index_of(rank())] = shard;
   table->one_sided =
       direct() && all_near && std::all_of(all.begin(), all.end(), [&](const Record& record) {
         return size() == 1 || record.shard.readable();
       });
   if (!table->one_sided) return table;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    if (peer == z(rank())) continue;
+    if (peer == index_of(rank())) continue;
     table->shards[peer] = group_->find(all[peer].shard);
     table->owners[peer] =
         static_cast<ShardOwner*>(const_cast<void*>(group_->find(all[peer].owner)));
@@ -117,7 +113,7 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
     std::int32_t number = 0;
     for (const std::vector<int>& part : split_parts(wishes)) {
       IndexPool::Set used;
-      for (const int rank : part) used |= read_plain<Record>(records[z(rank)]).used;
+      for (const int rank : part) used |= read_plain<Record>(records[index_of(rank)]).used;
       std::uint32_t index = 0;
       while (index < IndexPool::kIndices && used.test(index)) ++index;
       if (index == IndexPool::kIndices) {
@@ -128,7 +124,7 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
       }
       const Seat seat{job_.star->new_group(), index, number++};
       for (const int rank : part) {
-        seats[z(rank)] = seat;
+        seats[index_of(rank)] = seat;
         order.push_back(rank);
       }
     }
@@ -145,10 +141,10 @@ std::shared_ptr<Communicator> ProcessCommunicator::split(int color, int key) {
   reader.get_list(seats);
   reader.get_list(order);
 
-  const Seat& mine = seats[z(rank())];
+  const Seat& mine = seats[index_of(rank())];
   SharedGroup::Seat seat{.rank = 0, .names = {}, .near = {}, .index = mine.index};
   for (const int member : order) {
-    if (seats[z(member)].part != mine.part) continue;
+    if (seats[index_of(member)].part != mine.part) continue;
     const int place = static_cast<int>(seat.names.size());
     if (member == rank()) seat.rank = place;
     if (group_->is_near(member)) seat.near.push_back(place);
@@ -188,10 +184,10 @@ std::vector<Introduction> exchange(Control& control, const Introduction& own) {
 std::vector<int> near_ranks(const std::vector<Introduction>& ranks, int rank) {
   std::vector<int> same;
   std::size_t own = 0;
-  const std::string& host = ranks[z(rank)].host;
+  const std::string& host = ranks[index_of(rank)].host;
   for (std::size_t peer = 0; peer < ranks.size(); ++peer) {
-    if (peer == z(rank)) own = same.size();
-    if (peer == z(rank) || (!host.empty() && ranks[peer].host == host)) {
+    if (peer == index_of(rank)) own = same.size();
+    if (peer == index_of(rank) || (!host.empty() && ranks[peer].host == host)) {
       same.push_back(static_cast<int>(peer));
     }
   }
@@ -227,7 +223,7 @@ std::shared_ptr<Communicator> make_processes(std::shared_ptr<Star> star,
                                              const ProcessesOptions& options) {
   const int rank = star->rank();
   const int size = star->size();
-  std::vector<int> names(z(size));
+  std::vector<int> names(index_of(size));
   std::iota(names.begin(), names.end(), 0);
   std::unique_ptr<Control> control = star->control(0, names, rank);
   const ProcessJob job{std::move(alarm), std::move(star), make_messages(*control)};
@@ -238,7 +234,7 @@ std::shared_ptr<Communicator> make_processes(std::shared_ptr<Star> star,
       .rank = rank, .names = std::move(names), .near = near_ranks(ranks, rank), .index = 0};
   // Ranks must come to the same: rank 0's choice holds. Messages are best left to threads of their
   // own, unless it was asked otherwise.
-  const bool one_host = seat.near.size() == z(size);
+  const bool one_host = seat.near.size() == index_of(size);
   const StreamMode stream_mode =
       one_host || options.stream_mode ? ranks[0].stream_mode : StreamMode::streams;
   auto group = SharedGroup::make(seat, *control, stream_mode, job.alarm, job.messages,

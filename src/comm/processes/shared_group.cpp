@@ -15,10 +15,6 @@
 namespace ration {
 namespace {
 
-std::size_t index_of(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 class SharedMemory final : public Memory {
  public:
   SharedMemory(std::shared_ptr<Arena> arena, std::byte* data, std::size_t bytes)

@@ -1,6 +1,7 @@
 #pragma once
 // A group of processes: slots and memory of the near ones in an arena that they share.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,6 +12,11 @@
 #include "control/control.hpp"
 
 namespace ration {
+
+/// Of a rank, in a list of all.
+inline std::size_t index_of(int rank) {
+  return static_cast<std::size_t>(rank);
+}
 
 class SharedGroup final : public RankGroup {
  public:
