@@ -2,11 +2,6 @@
 
 #include <functional>
 
-#include <malloc.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +11,7 @@
 
 #include "checkpoint/base64.hpp"
 #include "checkpoint/manifest.hpp"
+#include "cost.hpp"
 #include "small.hpp"
 
 namespace ration::test {
@@ -152,49 +148,13 @@ TEST(Manifest, ThatClaimsWhatCannotBeIsRefused) {
   EXPECT_THAT(refused(sealed("{\"checksum\": \"")), testing::Not("accepted"));
 }
 
-/// What it takes to refuse a text.
-struct Refusal {
-  std::size_t memory = SIZE_MAX;  ///< peak beyond what there was before, bytes
-  double seconds = 1e9;           ///< of a processor
-};
-
-/// Refuses it in a process of its own.
-Refusal refusal_of(const std::string& text) {
-  int pipes[2];
-  EXPECT_EQ(pipe(pipes), 0);
-  malloc_trim(0);  // else the child takes what its parent has freed
-  const pid_t child = fork();
-  if (child == 0) {
-    rusage before = {};
-    getrusage(RUSAGE_SELF, &before);
-    if (refused(text) == "accepted") _exit(1);
-    rusage after = {};
-    getrusage(RUSAGE_SELF, &after);
-    const auto seconds = [](const rusage& usage) {
-      const auto of = [](const timeval& time) {
-        return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-      };
-      return of(usage.ru_utime) + of(usage.ru_stime);
-    };
-    const Refusal cost{
-        .memory = static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024,
-        .seconds = seconds(after) - seconds(before)};
-    [[maybe_unused]] const auto written = write(pipes[1], &cost, sizeof cost);
-    _exit(0);
-  }
-  close(pipes[1]);
-  Refusal cost;
-  EXPECT_EQ(read(pipes[0], &cost, sizeof cost), static_cast<ssize_t>(sizeof cost));
-  close(pipes[0]);
-  waitpid(child, nullptr, 0);
-  return cost;
-}
-
 void expect_cheap(const std::string& text, std::string_view what, std::size_t mebibytes = 50) {
-  const Refusal cost = refusal_of(text);
-  EXPECT_LT(cost.memory, mebibytes << 20) << what;
+  const Cost cost = cost_of([&] {
+    if (refused(text) == "accepted") throw Error("it was accepted");
+  });
+  EXPECT_LT(cost.peak, mebibytes << 20) << what;
 #if defined(NDEBUG) && !defined(RATION_SANITIZED)
-  EXPECT_LT(cost.seconds, 1.0) << what;
+  EXPECT_LT(cost.processor_seconds, 1.0) << what;
 #endif
 }
 

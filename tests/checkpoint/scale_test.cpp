@@ -3,11 +3,6 @@
 #include <chrono>
 #include <functional>
 
-#include <malloc.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -15,6 +10,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/shard_table.hpp"
 #include "core/align.hpp"
+#include "cost.hpp"
 #include "io/file.hpp"
 #include "support/folder.hpp"
 
@@ -115,41 +111,6 @@ class Share : public checkpoint::LoadedPart {
   const checkpoint::OptimizerEntry& optimizer_;
   int rank_, world_;
 };
-
-struct Cost {
-  double seconds = -1;
-  std::size_t peak = SIZE_MAX;  ///< bytes beyond what the process began with
-};
-
-Cost cost_of(const std::function<void()>& work) {
-  int pipes[2];
-  EXPECT_EQ(pipe(pipes), 0);
-  malloc_trim(0);  // else the child takes what its parent has freed
-  const pid_t child = fork();
-  if (child == 0) {
-    rusage before = {}, after = {};
-    getrusage(RUSAGE_SELF, &before);
-    const auto begin = std::chrono::steady_clock::now();
-    try {
-      work();
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "{}\n", error.what());
-      _exit(1);
-    }
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-    getrusage(RUSAGE_SELF, &after);
-    const Cost cost{time.count(),
-                    static_cast<std::size_t>(after.ru_maxrss - before.ru_maxrss) * 1024};
-    [[maybe_unused]] const auto written = write(pipes[1], &cost, sizeof cost);
-    _exit(0);
-  }
-  close(pipes[1]);
-  Cost cost;
-  EXPECT_EQ(read(pipes[0], &cost, sizeof cost), static_cast<ssize_t>(sizeof cost));
-  close(pipes[0]);
-  waitpid(child, nullptr, 0);
-  return cost;
-}
 
 class Scale : public testing::Test {
  protected:

@@ -1,6 +1,7 @@
 // Walks over tiles, most of which are elsewhere.
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -50,7 +51,7 @@ class Late final : public BlockDevice {
   int* fail_after_;
 };
 
-/// A store beside the same bytes in plain memory.
+/// A store beside the same bytes in plain memory. The first walk fills it.
 class Checked {
  public:
   Checked(std::vector<std::size_t> sizes, std::size_t slots, bool late = false,
@@ -71,15 +72,8 @@ class Checked {
     std::vector<std::size_t> seen;
     store_->walk(use, order, [&](std::size_t tile, std::byte* bytes) {
       seen.push_back(tile);
-      std::vector<std::byte>& expected = expected_[tile];
-      if (use != Use::fill && filled_) {
-        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes)) << "tile " << tile;
-      }
-      if (use == Use::read) return;
-      for (std::byte& byte : expected) byte = static_cast<std::byte>(random_());
-      std::copy(expected.begin(), expected.end(), bytes);
+      check_and_change(tile, bytes, use);
     });
-    filled_ = filled_ || use == Use::fill;
     backward_ = order == Order::alternating && !backward_;
     std::vector<std::size_t> all(sizes_.size());
     std::iota(all.begin(), all.end(), 0);
@@ -87,8 +81,11 @@ class Checked {
     EXPECT_EQ(seen, all);
   }
   /// One tile, out of any order.
-  void hold(std::size_t tile, Use use) {
-    std::byte* bytes = store_->hold(tile, use);
+  void hold(std::size_t tile, Use use) { check_and_change(tile, store_->hold(tile, use), use); }
+  TileStore& store() { return *store_; }
+
+ private:
+  void check_and_change(std::size_t tile, std::byte* bytes, Use use) {
     std::vector<std::byte>& expected = expected_[tile];
     if (use != Use::fill) {
       ASSERT_TRUE(std::equal(expected.begin(), expected.end(), bytes)) << "tile " << tile;
@@ -97,9 +94,6 @@ class Checked {
     for (std::byte& byte : expected) byte = static_cast<std::byte>(random_());
     std::copy(expected.begin(), expected.end(), bytes);
   }
-  TileStore& store() { return *store_; }
-
- private:
   [[nodiscard]] std::size_t largest() const {
     std::size_t most = 0;
     for (const std::size_t size : sizes_) most = std::max(most, padded(size));
@@ -111,47 +105,47 @@ class Checked {
   std::vector<std::vector<std::byte>> expected_;
   std::unique_ptr<TileStore> store_;
   std::mt19937 random_{5};
-  bool filled_ = false;
   bool backward_ = false;
 };
 
 const std::vector<std::size_t> kSizes = {4096, 1, 10000, 8192, 0, 4097, 12288, 3, 9000, 70000, 64};
 
-TEST(TileStore, EveryByteComesBackInAnyWalk) {
+/// A filled store with each number of slots, its transfers carried out at once or late.
+void with_every_ring(const std::function<void(Checked&, std::mt19937&)>& body) {
   for (std::size_t slots = TileStore::kLeastSlots; slots <= kSizes.size() + 2; ++slots) {
     for (const bool late : {false, true}) {
       SCOPED_TRACE(testing::Message() << slots << " slots, " << (late ? "late" : "at once"));
       Checked checked(kSizes, slots, late);
       std::mt19937 random(static_cast<unsigned>(slots));
       checked.walk(Use::fill, Order::forward);
-      for (int round = 0; round < 40; ++round) {
-        const Use use = random() % 3 == 0 ? Use::read : random() % 5 == 0 ? Use::fill : Use::update;
-        checked.walk(use, random() % 4 == 0 ? Order::forward : Order::alternating);
-      }
+      body(checked, random);
     }
   }
 }
 
+TEST(TileStore, EveryByteComesBackInAnyWalk) {
+  with_every_ring([](Checked& checked, std::mt19937& random) {
+    for (int round = 0; round < 40; ++round) {
+      const Use use = random() % 3 == 0 ? Use::read : random() % 5 == 0 ? Use::fill : Use::update;
+      checked.walk(use, random() % 4 == 0 ? Order::forward : Order::alternating);
+    }
+  });
+}
+
 // In order, back and forth, at random, and between walks.
 TEST(TileStore, ATileMayBeHeld) {
-  for (std::size_t slots = TileStore::kLeastSlots; slots <= kSizes.size(); slots += 2) {
-    for (const bool late : {false, true}) {
-      SCOPED_TRACE(testing::Message() << slots << " slots, " << (late ? "late" : "at once"));
-      Checked checked(kSizes, slots, late);
-      std::mt19937 random(static_cast<unsigned>(slots));
-      checked.walk(Use::fill, Order::forward);
-      for (int round = 0; round < 30; ++round) {
-        const Use use = round % 3 == 0 ? Use::read : Use::update;
-        for (std::size_t i = 0; i < kSizes.size(); ++i) checked.hold(i, use);
-        for (int i = 0; i < 15; ++i) {
-          checked.hold(random() % kSizes.size(), random() % 3 == 0   ? Use::fill
-                                                 : random() % 2 == 0 ? Use::read
-                                                                     : Use::update);
-        }
-        if (round % 2 == 0) checked.walk(Use::update, Order::alternating);
+  with_every_ring([](Checked& checked, std::mt19937& random) {
+    for (int round = 0; round < 30; ++round) {
+      const Use use = round % 3 == 0 ? Use::read : Use::update;
+      for (std::size_t i = 0; i < kSizes.size(); ++i) checked.hold(i, use);
+      for (int i = 0; i < 15; ++i) {
+        checked.hold(random() % kSizes.size(), random() % 3 == 0   ? Use::fill
+                                               : random() % 2 == 0 ? Use::read
+                                                                   : Use::update);
       }
+      if (round % 2 == 0) checked.walk(Use::update, Order::alternating);
     }
-  }
+  });
 }
 
 TEST(TileStore, AnyNumberOfTiles) {

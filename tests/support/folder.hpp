@@ -11,7 +11,7 @@ namespace ration::test {
 class Folder {
  public:
   Folder() {
-    std::string pattern = std::filesystem::temp_directory_path() / "ration-checkpoint-XXXXXX";
+    std::string pattern = std::filesystem::temp_directory_path() / "ration-test-XXXXXX";
     path_ = mkdtemp(pattern.data());
   }
   ~Folder() {
