@@ -22,13 +22,20 @@ run() {
     export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
     options+=(-fork=1 -ignore_crashes=1 -ignore_timeouts=1 -malloc_limit_mb=1048576 -rss_limit_mb=0)
   fi
-  if "$targets/fuzz_$name" "${options[@]}" "${begin[@]}" >"$name/log" 2>&1 && crashes_are_of_hdf5 "$name"; then
+  if fuzz "$name" "${options[@]}" "${begin[@]}" && crashes_are_of_hdf5 "$name"; then
     echo "$name: nothing found in $(runs_of "$name") runs"
   else
     tail -n 40 "$name/log"
     echo "$name: FAILED; see $PWD/$name"
     return 1
   fi
+}
+# Where crashes are looked at one by one, the exit code says only how the last job has ended.
+fuzz() {
+  local name=$1
+  shift
+  "$targets/fuzz_$name" "$@" >"$name/log" 2>&1 && return
+  [ "$name" = hdf5_import ] && grep -q '^INFO: fuzzed for' "$name/log"
 }
 runs_of() {
   sed -n -e 's/^stat::number_of_executed_units: *//p' -e 's/^#\([0-9]*\): cov:.*/\1/p' "$1/log" | tail -n 1
@@ -47,7 +54,7 @@ crashes_are_of_hdf5() {
   done
   if [ $of -gt 0 ]; then echo "$1: $of files crash libhdf5"; fi
 }
-export -f run runs_of crashes_are_of_hdf5
+export -f run fuzz runs_of crashes_are_of_hdf5
 export targets seconds seeds
 
 find "$targets" -maxdepth 1 -name 'fuzz_*' -type f -executable -printf '%f\n' | sed 's/^fuzz_//' | sort |
